@@ -1,0 +1,155 @@
+"""The errors of this package: what was found, where, and what to do.
+
+Every kind of error has a stable code, listed in `KINDS` and explained in docs/errors.md. A class groups the
+kinds that a caller would catch together.
+"""
+
+from depthgraph.source import Location, Source, Span
+
+
+class DepthGraphError(Exception):
+    """Base of all errors that this package raises on purpose.
+
+    Attributes:
+        code: the stable code of the kind, a key of `KINDS`.
+        message: one sentence that says what was found.
+        help: what to do about it; empty when there is nothing to suggest.
+    """
+
+    def __init__(self, code: str, message: str, *, help: str = "") -> None:
+        assert code in KINDS, code
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.help = help
+
+    def render(self) -> str:
+        """Return the whole error as it is printed."""
+        tail = f"\nhelp: {self.help}" if self.help else ""
+        return f"error[{self.code}]: {self.message}{tail}"
+
+    def __str__(self) -> str:
+        return self.render()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (type(self), self.__dict__))
+
+    def as_json(self) -> dict[str, object]:
+        """Return the error as plain data for `--json`."""
+        return {"code": self.code, "message": self.message, "help": self.help}
+
+
+def _rebuild(kind: type[DepthGraphError], state: dict[str, object]) -> DepthGraphError:
+    error = kind.__new__(kind, state["message"])
+    error.__dict__.update(state)
+    return error
+
+
+class SpecError(DepthGraphError):
+    """A route spec that does not mean a route; it has a place in the spec's text."""
+
+    def __init__(self, code: str, message: str, source: Source, span: Span, *, help: str = "") -> None:
+        super().__init__(code, message, help=help)
+        self.source = source
+        self.span = span
+
+    @property
+    def location(self) -> Location:
+        """Where the error is: line, column and width, in the file when the spec came from one."""
+        return self.source.locate(self.span)
+
+    def render(self) -> str:
+        """Return the whole error: place, sentence, source line, caret, help."""
+        place = self.location
+        head = f"{self.source.name}:{place.line}:{place.column}: error[{self.code}]: {self.message}"
+        tail = f"\nhelp: {self.help}" if self.help else ""
+        return f"{head}\n{place.picture()}{tail}"
+
+    def as_json(self) -> dict[str, object]:
+        """Return the error as plain data for `--json`."""
+        place = self.location
+        return super().as_json() | {
+            "file": self.source.name,
+            "line": place.line,
+            "column": place.column,
+            "width": place.width,
+        }
+
+
+class GraphError(DepthGraphError):
+    """A networkx graph that breaks a rule of `verify`; `failures` has every one of them."""
+
+    def __init__(self, code: str, message: str, *, help: str = "", failures: tuple[object, ...] = ()) -> None:
+        super().__init__(code, message, help=help)
+        self.failures = failures
+
+
+class CompileError(DepthGraphError):
+    """A route and layers that do not fit together."""
+
+
+class ConfigError(DepthGraphError):
+    """A config file, a setting or a checkpoint that cannot be used as it is."""
+
+
+class DrawError(DepthGraphError):
+    """A picture that cannot be made in this view, in this format, or on this machine."""
+
+
+class MissingPackageError(DepthGraphError, ImportError):
+    """An optional package that this call needs is not installed."""
+
+
+#: code → what the kind means, in one line. docs/errors.md has an entry for each; a test holds that.
+KINDS: dict[str, str] = {
+    # the text
+    "empty-spec": "the spec has no text",
+    "bad-character": "a character that is not part of the language",
+    "bad-number": "digits and letters run together",
+    "syntax": "a token where the grammar allows others",
+    "ambiguous-repeat": "a repeat that could be read in two ways",
+    "reserved-name": "a word of the language used as a name",
+    "duplicate-name": "one name defined twice in one place",
+    # limits
+    "spec-too-long": "more characters than the limit",
+    "too-deep": "nesting over the limit",
+    "number-too-large": "an integer with more digits than the limit",
+    "too-many-executions": "more executions than the limit",
+    # names and values
+    "unknown-name": "a scheme that is neither in the library nor defined here",
+    "unused-name": "a definition that the spec never uses",
+    "missing-binding": "names that the caller has to bind",
+    "unknown-binding": "a binding for a name that the spec does not have",
+    "bad-binding": "a binding that is not an integer",
+    "wrong-arguments": "a scheme called with arguments it does not take",
+    "not-an-integer": "a sequence where an integer is needed",
+    "recursive-definition": "a definition that uses itself",
+    "bad-count": "a count below 1",
+    "division-by-zero": "an integer divided by zero",
+    # meaning
+    "descending-range": "a range whose first end is larger",
+    "fill-in-loop": "a fill inside a loop",
+    "unknown-layer": "a layer outside 1..N",
+    "unused-layer": "a layer that no execution runs",
+    "dropped-layer-runs": "a layer both dropped and run",
+    "empty-route": "a route that runs nothing",
+    # graphs
+    "invalid-graph": "a graph that breaks rules of verify",
+    # compile
+    "layer-count": "not as many layers as the route has",
+    "shared-layer": "one module object given as two layers",
+    "layer-inputs": "inputs that do not fit the layers' forward",
+    "layer-shape": "a layer that changes the shape of the hidden state",
+    "bad-constant": "a constant per execution that cannot be bound",
+    # pictures
+    "unknown-view": "no such view, or not in this format",
+    "missing-dot": "no Graphviz program to render with",
+    "too-large-to-draw": "a picture with too many parts to read",
+    # files and settings
+    "invalid-yaml": "a file that is not valid YAML",
+    "invalid-config": "a config with wrong or unknown settings",
+    "missing-file": "a file that is not there",
+    "existing-run": "a run folder that already has a run",
+    "checkpoint-mismatch": "a checkpoint that does not fit",
+    "missing-package": "an optional package that is not installed",
+}

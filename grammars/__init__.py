@@ -1,0 +1,1 @@
+"""The grammar and the scheme library of the route language, as data files."""
