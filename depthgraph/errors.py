@@ -141,6 +141,12 @@ KINDS: dict[str, str] = {
     "layer-inputs": "inputs that do not fit the layers' forward",
     "layer-shape": "a layer that changes the shape of the hidden state",
     "bad-constant": "a constant per execution that cannot be bound",
+    "bad-layers": "layers that are not modules with a forward",
+    "not-a-route": "something else where a route or its graph is needed",
+    # compiled models
+    "no-compiled-route": "a module that holds no compiled route, or several",
+    "unknown-execution": "an execution that the route does not have",
+    "too-many-tokens": "more tokens than the learned positions reach",
     # pictures
     "unknown-view": "no such view, or not in this format",
     "missing-dot": "no Graphviz program to render with",
