@@ -1,0 +1,209 @@
+"""The reference decoder: a plain pre-norm transformer whose layers run in the order of a route."""
+
+import math
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from depthgraph.decoder_config import DecoderConfig
+from depthgraph.errors import CompileError, ConfigError
+from depthgraph.nn.compile import compile
+from depthgraph.nn.module import match_compiled_keys
+from depthgraph.nn.positions import Rotary, alibi_bias, rotary_table, rotate
+from depthgraph.route import Route
+
+#: The matrices that write into the residual stream, by the end of their names.
+RESIDUAL_PROJECTIONS = ("attention.out.weight", "ffn.down.weight")
+
+
+class Decoder(nn.Module):
+    """A language model over one route.
+
+    Two decoders of one config and seed start from equal weights under every route, and have the same state-dict
+    keys: `embedding.weight`, `body.layers.0.…`, `norm.weight`.
+
+    Attributes:
+        config: its settings. Where a route was given to the constructor, `route` below is what runs.
+        body: the compiled route.
+    """
+
+    def __init__(
+        self,
+        config: DecoderConfig,
+        route: Route | None = None,
+        layers: Iterable[nn.Module] | None = None,
+        *,
+        seed: int = 0,
+    ) -> None:
+        """Build the decoder with fresh weights.
+
+        Args:
+            config: the settings.
+            route: a route over config.parameter_depth layers, instead of config.route.
+            layers: the layers, instead of this file's. Their forward takes the hidden state first and, by name,
+                what config.positions needs: `rotary` or `bias`. Their weights stay as they are.
+            seed: of the generator that draws the weights.
+
+        Raises:
+            SpecError: config.route means no route over these layers.
+            CompileError: route and layers do not fit together.
+        """
+        super().__init__()
+        self.config = config
+        self.embedding = nn.Embedding(config.vocab_size, config.width)
+        self.positions = nn.Embedding(config.context, config.width) if config.positions == "learned" else None
+        own = [DecoderLayer(config) for _ in range(config.parameter_depth)] if layers is None else []
+        self.body = compile(route or _route(config), own or list(layers or ()))
+        self.norm = nn.RMSNorm(config.width, eps=config.norm_eps)
+        self._check_positions()
+        initialise([self.embedding, *filter(None, [self.positions]), *own], config, seed)
+
+    @property
+    def route(self) -> Route:
+        """The route that runs."""
+        return self.body.route
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Return the logits of the next token at every position.
+
+        Args:
+            tokens: [B, T], integers below vocab_size.
+
+        Returns:
+            [B, T, vocab_size].
+
+        Raises:
+            ConfigError: `too-many-tokens`, for learned positions and T over config.context.
+        """
+        length = tokens.shape[1]
+        hidden = self.embedding(tokens)
+        if self.positions is not None:
+            self._check_length(length)
+            hidden = hidden + self.positions(torch.arange(length, device=tokens.device))
+        hidden = self.norm(self.body(hidden, **self._attention_inputs(length, hidden)))
+        logits: Tensor = functional.linear(hidden, self.embedding.weight)
+        return logits
+
+    def _attention_inputs(self, length: int, hidden: Tensor) -> dict[str, Rotary | Tensor]:
+        """Compute once what every execution's attention needs."""
+        config = self.config
+        match config.positions:
+            case "rope":
+                return {"rotary": rotary_table(length, config.head_width, config.rope_theta, hidden)}
+            case "alibi":
+                return {"bias": alibi_bias(length, config.heads, hidden)}
+            case "nope" | "learned":
+                return {}
+
+    def _check_positions(self) -> None:
+        """Refuse layers that would leave the positions out in silence."""
+        name = {"rope": "rotary", "alibi": "bias"}.get(self.config.positions)
+        taken = {node.target for node in self.body.graph.nodes if node.op == "placeholder"}
+        if name is not None and name not in taken:
+            raise CompileError(
+                "layer-inputs",
+                f"positions are {self.config.positions}, and no layer takes `{name}`",
+                help=f"give the layers' forward a parameter `{name}`, or set positions to nope or learned",
+            )
+
+    def _check_length(self, length: int) -> None:
+        if length > self.config.context:
+            raise ConfigError(
+                "too-many-tokens",
+                f"{length} tokens, and the learned positions reach {self.config.context}",
+                help="give fewer tokens, or use a model of a larger context, or of other positions",
+            )
+
+    def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *rest: object) -> None:
+        match_compiled_keys(self, state_dict, prefix)
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+
+
+class DecoderLayer(nn.Module):
+    """One layer: attention and feed-forward, each normalised before it and added to what it was given."""
+
+    def __init__(self, config: DecoderConfig) -> None:
+        super().__init__()
+        self.attention_norm = nn.RMSNorm(config.width, eps=config.norm_eps)
+        self.attention = Attention(config)
+        self.ffn_norm = nn.RMSNorm(config.width, eps=config.norm_eps)
+        self.ffn = SwiGLU(config)
+
+    def forward(self, hidden: Tensor, rotary: Rotary | None = None, bias: Tensor | None = None) -> Tensor:
+        """Return the next hidden state, [B, T, d], from one of the same shape."""
+        hidden = hidden + self.attention(self.attention_norm(hidden), rotary, bias)
+        return hidden + self.ffn(self.ffn_norm(hidden))
+
+
+class Attention(nn.Module):
+    """Causal self-attention over several heads."""
+
+    def __init__(self, config: DecoderConfig) -> None:
+        super().__init__()
+        self.heads = config.heads
+        self.qkv = nn.Linear(config.width, 3 * config.width, bias=False)
+        self.out = nn.Linear(config.width, config.width, bias=False)
+
+    def forward(self, hidden: Tensor, rotary: Rotary | None = None, bias: Tensor | None = None) -> Tensor:
+        """Mix the positions.
+
+        Args:
+            hidden: [B, T, d].
+            rotary: tables that turn queries and keys, each [T, d / heads].
+            bias: added to the scores, [heads, T, T], the causal mask in it; without one the mask alone.
+
+        Returns:
+            [B, T, d].
+        """
+        B, T, d = hidden.shape
+        heads = self.qkv(hidden).view(B, T, 3, self.heads, d // self.heads)
+        query, key, value = heads.permute(2, 0, 3, 1, 4).unbind(0)
+        if rotary is not None:
+            query, key = rotate(query, rotary), rotate(key, rotary)
+        mixed = functional.scaled_dot_product_attention(
+            query, key, value, attn_mask=bias, is_causal=bias is None
+        )
+        output: Tensor = self.out(mixed.transpose(1, 2).reshape(B, T, d))
+        return output
+
+
+class SwiGLU(nn.Module):
+    """The gated feed-forward network of GLU variants (arXiv 2002.05202)."""
+
+    def __init__(self, config: DecoderConfig) -> None:
+        super().__init__()
+        self.gate = nn.Linear(config.width, config.ffn_width, bias=False)
+        self.up = nn.Linear(config.width, config.ffn_width, bias=False)
+        self.down = nn.Linear(config.ffn_width, config.width, bias=False)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Transform each position alone, [B, T, d] to [B, T, d]."""
+        output: Tensor = self.down(functional.silu(self.gate(hidden)) * self.up(hidden))
+        return output
+
+
+@torch.no_grad()
+def initialise(modules: Iterable[nn.Module], config: DecoderConfig, seed: int) -> None:
+    """Draw fresh matrices from N(0, init_std²); those that write into the residual stream get init_std / √(2N).
+
+    The scale is that of GPT-2 (Radford et al. 2019, section 2.3), with N the parameter depth and not the
+    execution depth, so that models which differ in their route alone start from equal weights. Numbers are
+    drawn on the CPU, in the order of the modules: they depend on the seed and not on device or route.
+    """
+    generator = torch.Generator("cpu").manual_seed(seed)
+    residual = config.init_std / math.sqrt(2 * config.parameter_depth)
+    for module in modules:
+        for name, parameter in module.named_parameters():
+            if parameter.ndim < 2 or parameter.is_meta:
+                continue
+            std = residual if name.endswith(RESIDUAL_PROJECTIONS) else config.init_std
+            drawn = torch.empty(parameter.shape, device="cpu").normal_(0.0, std, generator=generator)
+            parameter.copy_(drawn)
+
+
+def _route(config: DecoderConfig) -> Route:
+    from depthgraph.expand import route_from_text
+
+    return route_from_text(config.route, N=config.parameter_depth)

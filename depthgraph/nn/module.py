@@ -1,0 +1,192 @@
+"""The module that a route compiles to, and how it is copied and stored."""
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+from torch import fx, nn
+
+from depthgraph.route import Route
+
+#: What `torch.compile(module)` puts before the names of a module's tensors.
+COMPILED_PREFIX = "_orig_mod."
+
+#: The entries of `node.meta` that are stored: what this package put there.
+STORED_META = ("execution", "is_wrapped")
+
+
+class RoutedModule(fx.GraphModule):
+    """A graph module that runs layers in the order of a route.
+
+    A plain `fx.GraphModule` keeps only the submodules that it calls, forgets node names and metadata when it is
+    pickled, and loses its hooks when it is copied. This one keeps all of them: its state dict has the same keys
+    under every route over the same layers, and a copy is the same model.
+
+    Attributes:
+        layers: all N layers, those that the route drops too. Layer k is `layers[k - 1]`.
+    """
+
+    layers: nn.ModuleList
+
+    @classmethod
+    def build(cls, route: Route, layers: nn.ModuleList, graph: fx.Graph) -> "RoutedModule":
+        """Put a graph whose `call_module` targets are `layers.0` … over the layers themselves."""
+        root = nn.Module()
+        root.layers = layers
+        root.training = any(layer.training for layer in layers)
+        module = cls(root, graph, cls.__name__)
+        module.layers = layers  # fx copied only what the graph calls, into a plain Module
+        layers.training = root.training
+        module.meta["route"] = route
+        return module
+
+    @property
+    def route(self) -> Route:
+        """The route that this module was compiled from."""
+        return cast(Route, self.meta["route"])
+
+    @property
+    def unused_parameters(self) -> tuple[str, ...]:
+        """Names of the parameters that no execution reads: those of the dropped layers alone.
+
+        They get no gradient. `DistributedDataParallel` waits for one from every parameter that requires it, so
+        freeze them (`requires_grad_(False)`) before wrapping, or ask it to find unused parameters.
+        """
+        dropped = {layer - 1 for layer in self.route.dropped}
+        used = {
+            id(parameter)
+            for index, layer in enumerate(self.layers)
+            if index not in dropped
+            for parameter in layer.parameters()
+        }
+        return tuple(name for name, parameter in self.named_parameters() if id(parameter) not in used)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state with the graph as rows of plain data: a graph of nodes is too deep to pickle."""
+        return _state(self) | {"_graph": record_graph(self.graph)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        state = dict(state)
+        graph = state.pop("_graph")
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self.graph = graph if isinstance(graph, fx.Graph) else replay_graph(graph)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _blank, _identity(self), self.__getstate__()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "RoutedModule":
+        """Copy everything, hooks and attributes too; the frozen route is shared."""
+        twin = _blank(*_identity(self))
+        memo[id(self)] = twin
+        memo[id(self.route)] = self.route
+        twin.__setstate__({name: copy.deepcopy(value, memo) for name, value in _state(self).items()})
+        for hook in self._deepcopy_hooks:
+            hook(twin)
+        return twin
+
+    def __copy__(self) -> "RoutedModule":
+        """Copy the module and its graph; layers and parameters are the same objects."""
+        twin = _blank(*_identity(self))
+        state = _state(self).items()
+        shallow = {name: copy.copy(value) if isinstance(value, dict) else value for name, value in state}
+        twin.__setstate__(shallow | {"_graph": copy.deepcopy(self.graph)})
+        return twin
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        match_compiled_keys(self, state_dict, prefix)
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+
+
+def match_compiled_keys(module: nn.Module, state_dict: dict[str, Any], prefix: str) -> None:
+    """Rename keys that `torch.compile`'s wrapper prefixed to the module's own, in a state dict being loaded.
+
+    `torch.compile(model)` wraps, and the wrapper's state dict says `_orig_mod.layers.0…`; `model.compile()`
+    does not. Both load into a plain model. torch hands `_load_from_state_dict` a copy of its own, so nothing of
+    the caller's changes.
+    """
+    modules = (f"{name}." for name, _ in module.named_modules())
+    if not any(COMPILED_PREFIX in name for name in (*state_dict, *modules)):
+        return
+    own = {name.replace(COMPILED_PREFIX, ""): name for name in module.state_dict()}
+    for key in [key for key in state_dict if key.startswith(prefix)]:
+        name = key.removeprefix(prefix)
+        wanted = own.get(name.replace(COMPILED_PREFIX, ""), name)
+        if wanted != name:
+            state_dict[prefix + wanted] = state_dict.pop(key)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reference:
+    """A node, in stored arguments: its index among the rows."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A node as plain data."""
+
+    op: str
+    name: str
+    target: Any
+    args: Any
+    kwargs: Any
+    type: Any
+    meta: dict[str, Any]
+
+
+def record_graph(graph: fx.Graph) -> tuple[Any, tuple[_Row, ...]]:
+    """Return a graph as a flat tuple of rows, and its code generator; `replay_graph` is the inverse.
+
+    fx itself stores the generated code and traces it again: that loses names, metadata and the graph's edits
+    that were not recompiled, and it traces into functions that look at values.
+    """
+    references = {node: _Reference(index) for index, node in enumerate(graph.nodes)}
+    rows = tuple(_row(node, references.__getitem__) for node in graph.nodes)
+    return graph._codegen, rows
+
+
+def _row(node: fx.Node, reference: Callable[[fx.Node], _Reference]) -> _Row:
+    as_reference = cast(Callable[[fx.Node], Any], reference)
+    args = fx.map_arg(node.args, as_reference)
+    kwargs = fx.map_arg(node.kwargs, as_reference)
+    meta = {name: node.meta[name] for name in STORED_META if name in node.meta}
+    return _Row(node.op, node.name, node.target, args, kwargs, node.type, meta)
+
+
+def replay_graph(record: tuple[Any, tuple[_Row, ...]]) -> fx.Graph:
+    """Build the graph that `record_graph` recorded, with the same names and our metadata."""
+    codegen, rows = record
+    graph = fx.Graph()
+    graph.set_codegen(codegen)
+    nodes: list[fx.Node] = []
+
+    def resolve(value: Any) -> Any:
+        return nodes[value.index] if isinstance(value, _Reference) else value
+
+    for row in rows:
+        args, kwargs = (fx.node.map_aggregate(part, resolve) for part in (row.args, row.kwargs))
+        node = graph.create_node(
+            row.op, row.target, cast(Any, args), cast(Any, kwargs), name=row.name, type_expr=row.type
+        )
+        node.meta.update(row.meta)
+        nodes.append(node)
+    return graph
+
+
+def _state(module: nn.Module) -> dict[str, Any]:
+    """Return the module's attributes without its compiled call, which belongs to the process."""
+    return cast(dict[str, Any], nn.Module.__getstate__(module))  # type: ignore[no-untyped-call]
+
+
+def _identity(module: RoutedModule) -> tuple[type[RoutedModule], str]:
+    """Return the class that the user sees (fx puts a private one for each instance below it), and its name."""
+    return type(module).__mro__[1], type(module).__name__
+
+
+def _blank(kind: type[RoutedModule], name: str) -> RoutedModule:
+    """Return an instance with no state, to be filled by `__setstate__`."""
+    module = kind.__new__(kind)
+    type(module).__name__ = name
+    return module
