@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, total_ordering
+from itertools import chain, repeat
 from typing import Any, NamedTuple
 
 from depthgraph.source import Span
@@ -21,7 +22,7 @@ class Iteration(NamedTuple):
 
     loop: int
     number: int
-    count: int
+    count: int  # type: ignore[assignment]
 
 
 @dataclass(frozen=True)
@@ -186,8 +187,8 @@ def _executions(
     iterations: Iterable[tuple[Iteration, ...]],
     spans: Iterable[Span | None],
 ) -> Iterator[Execution]:
-    visits: Counter[int] = Counter()
-    loops, places = iter(iterations), iter(spans)
-    for position, layer in enumerate(path, 1):
-        visits[layer] += 1
-        yield Execution(position, layer, visits[layer], next(loops, ()), next(places, None))
+    visits = dict.fromkeys(path, 0)
+    around, places = chain(iterations, repeat(())), chain(spans, repeat(None))
+    for position, (layer, loops, place) in enumerate(zip(path, around, places, strict=False), 1):
+        visits[layer] = visit = visits[layer] + 1
+        yield Execution(position, layer, visit, loops, place)

@@ -48,9 +48,7 @@ class Source:
         line_end = text.find("\n", start)
         line_end = len(text) if line_end < 0 else line_end
         width = max(1, min(end, line_end) - start)
-        return Location(
-            text.count("\n", 0, start) + 1, start - line_start + 1, width, text[line_start:line_end]
-        )
+        return Location(text.count("\n", 0, start) + 1, start - line_start + 1, width, text[line_start:line_end])
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +67,7 @@ class Location:
         padding = "".join("\t" if c == "\t" else " " * cells(c) for c in text[:start])
         marked = text[start : start + self.width]
         carets = "^" * max(1, sum(cells(c) for c in marked))
+        text = "".join(c if c.isprintable() or c == "\t" else "\ufffd" for c in text)
         return f"{number} | {text}\n{' ' * len(number)} | {padding}{carets}"
 
 

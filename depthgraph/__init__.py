@@ -1,0 +1,100 @@
+"""depthgraph: a small language for which layers of a transformer run, in which order, how often.
+
+One road, one direction: text → spec → route → graph → module.
+
+    >>> import depthgraph as dg
+    >>> route = dg.route("block(2..4)x2", N=6)
+    >>> route.path
+    (1, 2, 3, 4, 2, 3, 4, 5, 6)
+    >>> route.reuse_map
+    (1, 2, 2, 2, 1, 1)
+    >>> print(dg.route("1 -> 2 -> 1 -> 2"))
+    (1..2)x2
+
+Importing this package loads neither torch nor networkx; `compile`, `graph` and `draw` load what they need when they
+are called. Several functions have the name of the module that they come from: the modules are imported first, so that
+the functions keep the names.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from depthgraph.errors import (
+    CompileError,
+    ConfigError,
+    DepthGraphError,
+    DrawError,
+    GraphError,
+    MissingPackageError,
+    SpecError,
+)
+from depthgraph.expand import route_from_text as route
+from depthgraph.graph import build_graph, renumbered
+from depthgraph.parser import Limits, parse
+from depthgraph.route import Execution, Iteration, Route
+from depthgraph.schemes import library as schemes
+from depthgraph.source import Source, Span
+from depthgraph.syntax import RouteSpec
+from depthgraph.verify import failures, verify
+from depthgraph.verify import route_of as from_graph
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+    from depthgraph.nn import capture as capture
+    from depthgraph.nn import compile as compile
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "CompileError",
+    "ConfigError",
+    "DepthGraphError",
+    "DrawError",
+    "Execution",
+    "GraphError",
+    "Iteration",
+    "Limits",
+    "MissingPackageError",
+    "Route",
+    "RouteSpec",
+    "Source",
+    "Span",
+    "SpecError",
+    "capture",
+    "compile",
+    "draw",
+    "failures",
+    "from_graph",
+    "graph",
+    "parse",
+    "renumbered",
+    "route",
+    "save",
+    "schemes",
+    "verify",
+]
+
+
+def graph(route: Route) -> "nx.DiGraph[str]":
+    """Return a route's graph, verified: one node an execution, one edge a hidden state.
+
+    Examples:
+        >>> import depthgraph as dg
+        >>> list(dg.graph(dg.route("1 2 1")))
+        ['input', 'L1.1', 'L2.1', 'L1.2', 'output']
+    """
+    return verify(build_graph(route))
+
+
+#: What needs torch, and is imported at its first use.
+_LATE = {"compile": "depthgraph.nn", "capture": "depthgraph.nn", "nn": "depthgraph.nn", "lab": "depthgraph.lab"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATE:
+        raise AttributeError(f"module 'depthgraph' has no attribute {name!r}")
+    module = importlib.import_module(_LATE[name])
+    value = module if name in ("nn", "lab") else getattr(module, name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,203 @@
+"""The names of a spec: which it uses, which are free, and what was probably meant by an unknown one."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
+
+from depthgraph.errors import SpecError
+from depthgraph.schemes import library
+from depthgraph.source import Source, Span
+from depthgraph.syntax import (
+    Arithmetic,
+    Block,
+    Call,
+    Comprehension,
+    Definition,
+    Drop,
+    Element,
+    Expression,
+    Fill,
+    Ilr,
+    Integer,
+    Layer,
+    Name,
+    Range,
+    Repeat,
+    Reverse,
+    RouteSpec,
+    Sequence,
+    check_depth,
+)
+
+FORMS = ("rev", "block", "ilr", "drop")
+
+
+def free_names(spec: RouteSpec) -> tuple[str, ...]:
+    """Return the names that the caller has to bind, in the order of the text."""
+    return tuple(dict.fromkeys(name.text for name in _unbound(spec)))
+
+
+def check_names(spec: RouteSpec, bound: Iterable[str]) -> None:
+    """Refuse names without a meaning, before anything is evaluated.
+
+    Raises:
+        SpecError: an unknown scheme, a definition that is not used or uses itself, names that are not bound.
+    """
+    defined = {item.name: item for item in spec.definitions}
+    _check_shadows(spec, defined)
+    _check_calls(spec, defined)
+    _check_definitions(spec, defined)
+    bound = set(bound)
+    missing = [name for name in _unbound(spec) if name.text not in bound]
+    if missing:
+        raise _missing(missing, spec, defined)
+
+
+def _unbound(spec: RouteSpec) -> Iterator[Name]:
+    defined = {item.name for item in spec.definitions}
+    for body, parameters in _bodies(spec):
+        for use in _uses(body, frozenset(parameters)):
+            if isinstance(use, Name) and use.text not in defined:
+                yield use
+
+
+def _bodies(spec: RouteSpec) -> Iterator[tuple[Sequence, tuple[str, ...]]]:
+    yield spec.body, ()
+    yield from ((item.body, item.parameters) for item in spec.definitions)
+
+
+def _check_definitions(spec: RouteSpec, defined: Mapping[str, Definition]) -> None:
+    uses = {name: _definitions_used(item.body, item.parameters, defined) for name, item in defined.items()}
+    reached: dict[str, None] = {}
+    _reach(_definitions_used(spec.body, (), defined), uses, reached)
+    for name, item in defined.items():
+        if name not in reached:
+            help = "use it in the spec, or delete it"
+            raise SpecError("unused-name", f"`{name}` is defined and never used", spec.source, item.span, help=help)
+    for name, item in defined.items():
+        seen: dict[str, None] = {}
+        _reach(uses[name], uses, seen)
+        if name in seen:
+            message = f"`{name}` is defined by itself"
+            raise SpecError("recursive-definition", message, spec.source, item.span, help="repeat with `x` instead")
+
+
+def _definitions_used(body: Sequence, local: Iterable[str], defined: Mapping[str, object]) -> list[str]:
+    names = [use.text if isinstance(use, Name) else use.name for use in _uses(body, frozenset(local))]
+    return [name for name in names if name in defined]
+
+
+def _reach(names: Iterable[str], uses: Mapping[str, list[str]], reached: dict[str, None]) -> None:
+    todo = list(names)
+    while todo:
+        name = todo.pop()
+        if name not in reached:
+            reached[name] = None
+            todo += uses[name]
+
+
+def _check_calls(spec: RouteSpec, defined: Mapping[str, Definition]) -> None:
+    for body, parameters in _bodies(spec):
+        for use in _uses(body, frozenset(parameters)):
+            if isinstance(use, Call) and use.name not in defined and use.name not in library():
+                span = Span(use.span.start, use.span.start + len(use.name))
+                known = [*defined, *library(), *FORMS]
+                message = f"there is no scheme `{use.name}`"
+                raise SpecError("unknown-name", message, spec.source, span, help=_meant(use.name, known))
+
+
+def _check_shadows(spec: RouteSpec, defined: Mapping[str, Definition]) -> None:
+    """Refuse an index with the name of something that it would hide."""
+    for body, parameters in _bodies(spec):
+        for node in _walk(body):
+            if isinstance(node, Comprehension):
+                inner = [each.index for each in _walk(node.body) if isinstance(each, Comprehension)]
+                if node.index in defined or node.index in parameters or node.index in inner:
+                    message = f"the index `{node.index}` hides another `{node.index}`"
+                    help = "give the index a name of its own"
+                    raise SpecError("duplicate-name", message, spec.source, node.span, help=help)
+
+
+def _missing(missing: list[Name], spec: RouteSpec, defined: Mapping[str, Definition]) -> SpecError:
+    names = list(dict.fromkeys(name.text for name in missing))
+    listed = ", ".join(f"`{name}`" for name in names)
+    message = f"{listed} {'is' if len(names) == 1 else 'are'} not bound"
+    help = f"bind {'it' if len(names) == 1 else 'them'}: {' '.join(f'{name}=…' for name in names)}"
+    scheme = library().get(names[0])
+    meant = _meant(names[0], [*defined, *library()])
+    if scheme is not None:
+        help = f"`{names[0]}` is a scheme: write {scheme.signature}, for example `{scheme.example}`"
+    elif meant and names[0] != "N":
+        help = f"{meant}; or {help}"
+    elif names[0].startswith("x") and len(names[0]) > 1:
+        help = f"for a count write `x {names[0][1:]}`; or {help}"
+    return SpecError("missing-binding", message, spec.source, missing[0].span, help=help)
+
+
+def unknown_binding(name: str, spec: RouteSpec) -> SpecError:
+    """Return the error for a binding of a name that the spec does not have."""
+    known = [*free_names(spec), *(item.name for item in spec.definitions), "N"]
+    message = f"this spec has no name `{name}` to bind"
+    listed = ", ".join(f"`{each}`" for each in dict.fromkeys(known))
+    help = _meant(name, known) or f"its names are {listed}"
+    return SpecError("unknown-binding", message, spec.source, spec.body.span, help=help)
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    close = get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f"did you mean `{close[0]}`?" if close else ""
+
+
+def uses_name(spec: RouteSpec, name: str) -> bool:
+    """Whether a spec's text has a name as an integer or a sequence."""
+    return any(
+        isinstance(use, Name) and use.text == name
+        for body, parameters in _bodies(spec)
+        for use in _uses(body, frozenset(parameters))
+    )
+
+
+def _uses(body: Sequence, local: frozenset[str]) -> Iterator[Name | Call]:
+    """Yield the names and calls of a body in text order, without those that are bound inside it."""
+    for node in _walk(body, local):
+        if isinstance(node, Name | Call):
+            yield node
+
+
+Walked = Element | Expression
+
+
+def _walk(node: Walked, local: frozenset[str] = frozenset(), depth: int = 0) -> Iterator[Walked]:
+    """Yield a node and all below it; names that are in `local`, or indexes around them, are left out."""
+    check_depth(depth, node, Source("<tree>"))
+    if not (isinstance(node, Name) and node.text in local):
+        yield node
+    if isinstance(node, Comprehension):
+        yield from _walk(node.body, local | {node.index}, depth + 1)
+        yield from _walk(node.values, local, depth + 1)
+        return
+    for child in _children(node):
+        yield from _walk(child, local, depth + 1)
+
+
+def _children(node: Walked) -> tuple[Walked, ...]:
+    match node:
+        case Integer() | Name() | Fill() | Comprehension():
+            return ()
+        case Arithmetic(first, rest):
+            return (first, *(operand for _, operand in rest))
+        case Layer(number):
+            return (number,)
+        case Range(first, last):
+            return (first, last)
+        case Sequence(elements):
+            return elements
+        case Repeat(body, count):
+            return (body, count)
+        case Reverse(body):
+            return (body,)
+        case Block(layers) | Drop(layers):
+            return (layers,)
+        case Ilr(counts):
+            return counts
+        case Call(_, arguments):
+            return arguments
