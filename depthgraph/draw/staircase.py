@@ -1,0 +1,208 @@
+"""The staircase view: the execution's position across, its layer up."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from depthgraph.draw import scene
+from depthgraph.draw.labels import Names, clipped, labels, text_width
+from depthgraph.draw.palette import INK, fill
+from depthgraph.draw.scene import Line, Rect, Scene, Text
+from depthgraph.draw.structure import Item, Loop, executions, tree
+from depthgraph.draw.summary import facts
+from depthgraph.route import Route
+
+#: points: the room for all cells, and the largest cell.
+ROOM_ACROSS, ROOM_UP, LARGEST = 760.0, 560.0, 26.0
+#: a row of text needs this height.
+TEXT_HEIGHT = 12.0
+#: from one level of brackets to the next, and all above and below the cells but the brackets.
+LEVEL, ABOVE, BELOW, MARGIN = 18.0, 48.0, 38.0, 14.0
+LONGEST_NAME = 28
+#: a loop's title, its level, its first and its last position.
+Span = tuple[str, int, int, int]
+#: distances of numbers on an axis.
+STEPS = tuple(digit * 10**power for power in range(6) for digit in (1, 5) if digit * 10**power > 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Where the cells are: the corner above the first position's highest layer, a cell's size, N and E."""
+
+    left: float
+    top: float
+    cell: float
+    row: float
+    depth: int
+    length: int
+
+    def x(self, position: float) -> float:
+        """Return where the column of a position begins."""
+        return self.left + (position - 1) * self.cell
+
+    def y(self, layer: float) -> float:
+        """Return the upper end of a layer's row."""
+        return self.top + (self.depth - layer) * self.row
+
+    @property
+    def right(self) -> float:
+        """Where the last column ends."""
+        return self.x(self.length + 1)
+
+    @property
+    def layers(self) -> Iterable[int]:
+        """The layers that the axis names."""
+        return ticks(self.depth, self.row, TEXT_HEIGHT)
+
+    @property
+    def positions(self) -> Iterable[int]:
+        """The positions that the axis names."""
+        return ticks(self.length, self.cell, text_width(str(self.length), 10) + 8)
+
+    @property
+    def bottom(self) -> float:
+        """Where the first layer's row ends."""
+        return self.y(0)
+
+
+def staircase_svg(route: Route, names: Names | None = None) -> str:
+    """Return the staircase as an SVG document."""
+    return scene.svg(staircase(route, names))
+
+
+def staircase_dot(route: Route, names: Names | None = None) -> str:
+    """Return the staircase as DOT text, from which Graphviz makes PNG and PDF."""
+    return scene.dot(staircase(route, names))
+
+
+def staircase(route: Route, names: Names | None = None) -> Scene:
+    """Return the staircase as a drawing."""
+    items = tree(route)
+    shown = [clipped(name, LONGEST_NAME) for name in labels(route, names)]
+    frame = _frame(route, shown, items)
+    title = facts(route)
+    width = max(frame.right, MARGIN + text_width(title, 10)) + MARGIN
+    spec = clipped(route.text, max(24, int((width - 2 * MARGIN) / 6.7)))
+    heading = (
+        Text(MARGIN, 22, spec, size=11, colour="ink", font="mono"),
+        Text(MARGIN, 38, title),
+    )
+    shapes = (
+        *heading,
+        *_bands(items, frame),
+        *_grid(route, frame),
+        *_axes(route, shown, frame),
+        *_cells(route, frame),
+        *_numbers(route, frame),
+        *_brackets(list(loop_spans(items)), frame),
+    )
+    return Scene(width, frame.bottom + BELOW, f"{clipped(route.text, 200)}: {title}", shapes)
+
+
+def _frame(route: Route, shown: list[str], items: tuple[Item, ...]) -> Frame:
+    depth, length = route.parameter_depth, route.execution_depth
+    cell = min(LARGEST, ROOM_ACROSS / length)
+    # no higher than wide cells allow: steps of a stair, not stripes
+    row = min(LARGEST, ROOM_UP / depth, max(1.6 * cell, TEXT_HEIGHT))
+    left = MARGIN + max(text_width(name, 10) for name in shown) + 8
+    return Frame(left, ABOVE + LEVEL * _height(items) + 8, cell, row, depth, length)
+
+
+def _height(items: tuple[Item, ...]) -> int:
+    """Return how many loops are nested in these items at most."""
+    bodies = (body for item in items if isinstance(item, Loop) for body in item.iterations)
+    return max((1 + _height(body) for body in bodies), default=0)
+
+
+def _cells(route: Route, frame: Frame) -> Iterator[Rect]:
+    across, up = (max(1.0, size - min(1.5, size * 0.12)) for size in (frame.cell, frame.row))
+    for e in route.executions:
+        colour = fill(e.layer, frame.depth)
+        yield Rect(frame.x(e.position), frame.y(e.layer), across, up, colour)
+
+
+def _numbers(route: Route, frame: Frame) -> Iterator[Text]:
+    """The layer in each cell, where cells are large enough."""
+    size = min(10.0, frame.row - 4)
+    if frame.cell < text_width(str(frame.depth), size) + 4 or frame.row < TEXT_HEIGHT:
+        return
+    for e in route.executions:
+        x, y = frame.x(e.position + 0.47), frame.y(e.layer - 0.47) + size * 0.36
+        yield Text(x, y, str(e.layer), "middle", size, INK)
+
+
+def _bands(items: tuple[Item, ...], frame: Frame) -> Iterator[Rect]:
+    """Every other iteration of the outermost loops on a tint."""
+    for loop in items:
+        if not isinstance(loop, Loop):
+            continue
+        for body in loop.iterations[::2]:
+            first, last = _ends(body)
+            left, right = frame.x(first), frame.x(last + 1)
+            if right - left >= 3:
+                yield Rect(left - 1, frame.top - 4, right - left, frame.bottom - frame.top + 8, "band")
+
+
+def _ends(items: tuple[Item, ...]) -> tuple[int, int]:
+    positions = [execution.position for execution in executions(items)]
+    return positions[0], positions[-1]
+
+
+def loop_spans(items: tuple[Item, ...]) -> Iterator[Span]:
+    """Yield where every loop is: its title, its level above the cells, its first and last position.
+
+    A loop with no other in it has level 0.
+    """
+    for item in items:
+        if isinstance(item, Loop):
+            yield item.title, _height((item,)) - 1, *_ends((item,))
+            for body in item.iterations:
+                yield from loop_spans(body)
+
+
+def _brackets(spans: list[Span], frame: Frame) -> Iterator[Line | Text]:
+    for title, level, first, last in spans:
+        left, y = frame.x(first), frame.top - 10 - level * LEVEL
+        right = max(left + 1, frame.x(last + 1) - min(3.0, 0.15 * frame.cell))
+        yield Line(((left, y + 4), (left, y), (right, y), (right, y + 4)), "loop", 1.2)
+        if text_width(title, 10) <= right - left:
+            yield Text((left + right) / 2, y - 4, title, "middle", 10, "loop")
+
+
+def _grid(route: Route, frame: Frame) -> Iterator[Line]:
+    for layer in frame.layers:
+        if layer in route.dropped:
+            continue
+        y = frame.y(layer - 0.5)
+        yield Line(((frame.left - 3, y), (frame.right, y)), "grid")
+    for position in frame.positions:
+        x = frame.x(position + 0.47)
+        yield Line(((x, frame.bottom + 4), (x, frame.bottom + 8)), "faint")
+
+
+def _axes(route: Route, shown: list[str], frame: Frame) -> Iterator[Text]:
+    for layer in frame.layers:
+        colour = "faint" if layer in route.dropped else "ink"
+        yield Text(frame.left - 7, frame.y(layer - 0.5) + 3.5, shown[layer - 1], "right", 10, colour)
+        if layer in route.dropped:
+            yield Text(frame.left + 2, frame.y(layer - 0.5) + 3, "dropped", size=9, colour="faint")
+    for position in frame.positions:
+        yield Text(frame.x(position + 0.47), frame.bottom + 19, str(position), "middle", 10)
+    yield Text(frame.left, frame.bottom + 32, "execution", size=9, colour="faint")
+
+
+def ticks(count: int, size: float, needed: float) -> Iterable[int]:
+    """Return which of the numbers 1 … count are written on an axis.
+
+    Args:
+        count: the last number.
+        size: of one step, in points.
+        needed: by one number, in points.
+
+    Examples:
+        >>> list(ticks(12, 30, 30)), list(ticks(23, 8, 30))
+        ([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12], [1, 5, 10, 15, 20])
+    """
+    if size >= needed:
+        return range(1, count + 1)
+    step = next((s for s in STEPS if (s - 1) * size >= needed), STEPS[-1])
+    return [1, *range(step, count + 1, step)]
