@@ -6,6 +6,8 @@ kinds that a caller would catch together.
 
 from depthgraph.source import Location, Source, Span
 
+NO_SPAN = Span(0, 0)
+
 
 class DepthGraphError(Exception):
     """Base of all errors that this package raises on purpose.
@@ -14,19 +16,34 @@ class DepthGraphError(Exception):
         code: the stable code of the kind, a key of `KINDS`.
         message: one sentence that says what was found.
         help: what to do about it; empty when there is nothing to suggest.
+        source: the text that it is about, and the file that text stands in; None when it is about no text.
+        span: where in that text.
     """
 
-    def __init__(self, code: str, message: str, *, help: str = "") -> None:
+    def __init__(
+        self, code: str, message: str, source: Source | None = None, span: Span = NO_SPAN, *, help: str = ""
+    ) -> None:
         assert code in KINDS, code
         super().__init__(message)
         self.code = code
         self.message = message
         self.help = help
+        self.source = source
+        self.span = span
+
+    @property
+    def location(self) -> Location | None:
+        """Where it is: line, column and width, in the file when the text came from one."""
+        return self.source.locate(self.span) if self.source else None
 
     def render(self) -> str:
-        """Return the whole error as it is printed."""
+        """Return the whole error as it is printed: place, sentence, source line, caret, help."""
         tail = f"\nhelp: {self.help}" if self.help else ""
-        return f"error[{self.code}]: {self.message}{tail}"
+        place = self.location
+        if self.source is None or place is None:
+            return f"error[{self.code}]: {self.message}{tail}"
+        head = f"{self.source.name}:{place.line}:{place.column}: error[{self.code}]: {self.message}"
+        return f"{head}\n{place.picture()}{tail}"
 
     def __str__(self) -> str:
         return self.render()
@@ -36,7 +53,11 @@ class DepthGraphError(Exception):
 
     def as_json(self) -> dict[str, object]:
         """Return the error as plain data for `--json`."""
-        return {"code": self.code, "message": self.message, "help": self.help}
+        data: dict[str, object] = {"code": self.code, "message": self.message, "help": self.help}
+        place = self.location
+        if self.source is not None and place is not None:
+            data |= {"file": self.source.name, "line": place.line, "column": place.column, "width": place.width}
+        return data
 
 
 def _rebuild(kind: type[DepthGraphError], state: dict[str, object]) -> DepthGraphError:
@@ -47,33 +68,6 @@ def _rebuild(kind: type[DepthGraphError], state: dict[str, object]) -> DepthGrap
 
 class SpecError(DepthGraphError):
     """A route spec that does not mean a route; it has a place in the spec's text."""
-
-    def __init__(self, code: str, message: str, source: Source, span: Span, *, help: str = "") -> None:
-        super().__init__(code, message, help=help)
-        self.source = source
-        self.span = span
-
-    @property
-    def location(self) -> Location:
-        """Where the error is: line, column and width, in the file when the spec came from one."""
-        return self.source.locate(self.span)
-
-    def render(self) -> str:
-        """Return the whole error: place, sentence, source line, caret, help."""
-        place = self.location
-        head = f"{self.source.name}:{place.line}:{place.column}: error[{self.code}]: {self.message}"
-        tail = f"\nhelp: {self.help}" if self.help else ""
-        return f"{head}\n{place.picture()}{tail}"
-
-    def as_json(self) -> dict[str, object]:
-        """Return the error as plain data for `--json`."""
-        place = self.location
-        return super().as_json() | {
-            "file": self.source.name,
-            "line": place.line,
-            "column": place.column,
-            "width": place.width,
-        }
 
 
 class GraphError(DepthGraphError):

@@ -196,7 +196,7 @@ class Evaluation:
                 scope.site is None and self.depth is not None and first <= self.depth < last
             ):
                 text = self.source.text
-                mended = f"{text[: end.span.start]}{self.depth}{text[end.span.end :]}"
+                mended = " ".join(f"{text[: end.span.start]}{self.depth}{text[end.span.end :]}".split())
                 return f"; did you mean `{mended if len(mended) <= 60 else f'{first}..{self.depth}'}`?"
             case _:
                 return ""
