@@ -19,6 +19,7 @@ the functions keep the names.
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from depthgraph.draw import draw, save
 from depthgraph.errors import (
     CompileError,
     ConfigError,

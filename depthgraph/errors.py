@@ -149,6 +149,7 @@ KINDS: dict[str, str] = {
     "invalid-yaml": "a file that is not valid YAML",
     "invalid-config": "a config with wrong or unknown settings",
     "missing-file": "a file that is not there",
+    "wrong-usage": "a command called in a way that it does not take",
     "existing-run": "a run folder that already has a run",
     "checkpoint-mismatch": "a checkpoint that does not fit",
     "missing-package": "an optional package that is not installed",

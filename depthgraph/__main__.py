@@ -1,0 +1,5 @@
+"""`python -m depthgraph` is the command line."""
+
+from depthgraph.cli import main
+
+main()
