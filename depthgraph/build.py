@@ -61,7 +61,7 @@ class Builder:
                 "descending-range",
                 f"the range {first.value}..{last.value} is empty: ranges ascend",
                 span,
-                help=f"to run layers {first.value} down to {last.value} write `rev({last.value}..{first.value})`",
+                help=f"write `{last.value}..{first.value}`, or `rev({last.value}..{first.value})` to run it downwards",
             )
         return tree.Range(first, last, span=span)
 
@@ -159,7 +159,8 @@ def token_span(token: "Token") -> Span:
 
 def _new_name(token: "Token") -> str:
     if token == "N":
-        raise Fault("reserved-name", "`N` is the model's parameter depth and no name to define", token_span(token))
+        message = "`N` is the model's parameter depth, and no name to define"
+        raise Fault("reserved-name", message, token_span(token), help="bind it beside the spec: N=6")
     return str(token)
 
 

@@ -267,9 +267,11 @@ class Evaluation:
         if len(node.arguments) != len(definition.parameters):
             wanted = f"{len(definition.parameters)} argument{'s' if len(definition.parameters) != 1 else ''}"
             message = f"`{signature}` takes {wanted}, and this gives {len(node.arguments)}"
+            help = f"write `{signature}` with integers"
             if not definition.parameters:
                 message = f"`{node.name}` is a sequence and takes no arguments"
-            raise self.error("wrong-arguments", message, node, scope, "put a blank before a group: `name (1 2)`")
+                help = f"put a blank before a group: `{node.name} (…)`"
+            raise self.error("wrong-arguments", message, node, scope, help)
         integers: dict[str, int] = {}
         offset = scope.offset
         for name, argument in zip(definition.parameters, node.arguments, strict=True):

@@ -1,7 +1,9 @@
 """The names of a spec: which it uses, which are free, and what was probably meant by an unknown one."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
+from graphlib import CycleError, TopologicalSorter
 
 from depthgraph.errors import SpecError
 from depthgraph.schemes import library
@@ -45,11 +47,11 @@ def check_names(spec: RouteSpec, bound: Iterable[str]) -> None:
     defined = {item.name: item for item in spec.definitions}
     _check_shadows(spec, defined)
     _check_calls(spec, defined)
-    _check_definitions(spec, defined)
     bound = set(bound)
     missing = [name for name in _unbound(spec) if name.text not in bound]
     if missing:
         raise _missing(missing, spec, defined)
+    _check_definitions(spec, defined)
 
 
 def _unbound(spec: RouteSpec) -> Iterator[Name]:
@@ -73,12 +75,12 @@ def _check_definitions(spec: RouteSpec, defined: Mapping[str, Definition]) -> No
         if name not in reached:
             help = "use it in the spec, or delete it"
             raise SpecError("unused-name", f"`{name}` is defined and never used", spec.source, item.span, help=help)
-    for name, item in defined.items():
-        seen: dict[str, None] = {}
-        _reach(uses[name], uses, seen)
-        if name in seen:
-            message = f"`{name}` is defined by itself"
-            raise SpecError("recursive-definition", message, spec.source, item.span, help="repeat with `x` instead")
+    try:
+        TopologicalSorter(uses).prepare()
+    except CycleError as error:
+        name = error.args[1][0]
+        message, help = f"`{name}` is defined by itself", "repeat with `x` instead"
+        raise SpecError("recursive-definition", message, spec.source, defined[name].span, help=help) from None
 
 
 def _definitions_used(body: Sequence, local: Iterable[str], defined: Mapping[str, object]) -> list[str]:
@@ -127,9 +129,10 @@ def _missing(missing: list[Name], spec: RouteSpec, defined: Mapping[str, Definit
     if scheme is not None:
         help = f"`{names[0]}` is a scheme: write {scheme.signature}, for example `{scheme.example}`"
     elif meant and names[0] != "N":
-        help = f"{meant}; or {help}"
-    elif names[0].startswith("x") and len(names[0]) > 1:
-        help = f"for a count write `x {names[0][1:]}`; or {help}"
+        help = f"{meant} Or {help}"
+    elif run_together := re.fullmatch(r"(\w*?)x(\w+)", names[0]):
+        before, count = run_together.groups()
+        help = f"for a count write `{before} x {count}`; or {help}".replace("` x", "`x")
     return SpecError("missing-binding", message, spec.source, missing[0].span, help=help)
 
 

@@ -1,5 +1,6 @@
 """YAML files that remember where each value stands, so that an error in a spec shows its place in the file."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,7 +79,7 @@ def read_yaml(path: str | Path) -> Document:
         ConfigError: it is not there, cannot be read as text, is not valid YAML, or has a key twice.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = Path(path).read_text(encoding="utf-8-sig")
     except OSError as error:
         reason = error.strerror or str(error)
         raise ConfigError("missing-file", f"cannot read {path}: {reason}") from None
@@ -155,19 +156,21 @@ def _find(data: Any, key: str, path: Keys, around: set[int]) -> Iterator[Keys]:
 def _offsets(value: str, text: str, start: int, end: int) -> Iterator[int]:
     """Yield where in the file each character of a scalar's value is written, and where its last one ends.
 
-    Quotes, indentation and the folding of lines stand between them; escapes are found at their begin.
+    Quotes, indentation and the folding of lines stand between them: a stretch of blanks is matched with a
+    stretch of blanks, however long. What is written by an escape is found at or after the one before it.
     """
     at = start
-    for character in value:
-        if character.isspace():
-            found = next((i for i in range(at, end) if text[i].isspace()), at)
-            yield found
-            at = found + 1
-            while at < end and text[at].isspace() and text[at - 1 : at + 1] != "\n\n":
-                at += 1
-        else:
+    if text[start : start + 1] in ("|", ">"):
+        at = text.find("\n", start, end) + 1 or end
+    for stretch in re.findall(r"\s+|\S+", value):
+        if stretch.isspace():
+            blanks = re.compile(r"\s*").match(text, at, end)
+            last = max(at, blanks.end() - 1) if blanks else at
+            yield from (min(at + index, last) for index in range(len(stretch)))
+            at = blanks.end() if blanks else at
+            continue
+        for character in stretch:
             found = text.find(character, at, end)
-            found = at if found < 0 else found
-            yield found
-            at = min(found + 1, end)
+            yield found if found >= 0 else min(at, max(start, end - 1))
+            at = found + 1 if found >= 0 else at
     yield at

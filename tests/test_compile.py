@@ -1,7 +1,10 @@
 """A compiled route computes what a loop over the layers computes, with one set of weights a layer."""
 
 import copy
+import importlib
 import inspect
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -10,7 +13,9 @@ from hypothesis import strategies as st
 from torch import Tensor, fx, nn
 from torch.utils.checkpoint import checkpoint
 
-from depthgraph.errors import CompileError
+import depthgraph.nn
+from depthgraph.errors import CompileError, GraphError
+from depthgraph.graph import build_graph
 from depthgraph.nn import compile
 from depthgraph.route import Route
 
@@ -299,3 +304,32 @@ def test_it_exports_with_each_weight_once_and_dynamic_shapes():
     }
     other = torch.randn(4, 5, WIDTH)
     assert torch.equal(exported.module()(other), model(other))
+
+
+def test_a_graph_in_networkx_is_verified_and_compiled():
+    route = Route.of([1, 2, 1, 3])
+    layers = make_layers(3)
+    graph = build_graph(route)
+    hidden = torch.randn(2, WIDTH)
+    assert torch.equal(compile(graph, layers)(hidden), compile(route, layers)(hidden))
+    graph.remove_edge("L2.1", "L1.2")
+    with pytest.raises(GraphError):
+        compile(graph, layers)
+
+
+def test_the_function_and_its_module_share_a_name_and_the_function_wins():
+    importlib.import_module("depthgraph.nn.compile")
+    importlib.import_module("depthgraph.nn.capture")
+    assert callable(depthgraph.nn.compile)
+    assert callable(depthgraph.nn.capture)
+
+
+def test_without_torch_the_error_says_what_to_install():
+    program = (
+        "import sys; sys.modules['torch'] = None\n"
+        "try: import depthgraph.nn\n"
+        "except ImportError as error: print(type(error).__name__, error)"
+    )
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert found.startswith("MissingPackageError error[missing-package]")
+    assert 'pip install "depthgraph[torch]"' in found

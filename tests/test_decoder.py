@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from torch import Tensor, nn
 
 from depthgraph.decoder_config import PRESETS, DecoderConfig
-from depthgraph.errors import CompileError, ConfigError
+from depthgraph.errors import CompileError, ConfigError, SpecError
 from depthgraph.nn import Decoder
 from depthgraph.nn.positions import alibi_slopes, rotary_table, rotate
 from depthgraph.route import Route
@@ -63,6 +63,13 @@ def test_a_pair_starts_from_equal_weights():
     different = Decoder(config, standard(config), seed=1)
     assert not torch.equal(different.embedding.weight, one.embedding.weight)
     other.load_state_dict(one.state_dict())
+
+
+def test_the_config_names_the_route():
+    assert Decoder(config_of()).route.path == (1, 2, 3)
+    assert Decoder(config_of(route="lft(N)")).route.path == (1, 2, 1, 2, 3)
+    with pytest.raises(SpecError, match="layer 4 does not exist"):
+        Decoder(config_of(route="1..4"))
 
 
 def test_the_state_dict_says_what_the_parts_are():

@@ -168,6 +168,25 @@ def test_dropped_layers_are_registered_and_listed():
     )
 
 
+@pytest.fixture
+def process_group():
+    store = torch.distributed.HashStore()
+    torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+    yield
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.usefixtures("process_group")
+def test_data_parallel_training_runs_when_the_listed_parameters_are_frozen():
+    model = make_model()
+    for name in model.unused_parameters:
+        model.get_parameter(name).requires_grad_(False)
+    parallel = nn.parallel.DistributedDataParallel(model)
+    for _ in range(2):  # a parameter that gets no gradient shows in the second step
+        parallel(torch.randn(2, WIDTH)).sum().backward()
+    assert model.layers[0].linear.weight.grad is not None
+
+
 def test_a_state_dict_loads_under_another_route():
     one, other = make_model(), make_model(path=(5, 4, 3, 2, 1, 5))
     with torch.no_grad():

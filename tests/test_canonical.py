@@ -1,0 +1,143 @@
+"""Route → canonical text."""
+
+import random
+import re
+import subprocess
+import sys
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from omegaconf import OmegaConf
+from ruamel.yaml import YAML
+
+import depthgraph as dg
+from depthgraph.route import Route
+from strategies import routes
+
+LARGE = dg.Limits(characters=10**7)
+
+
+@given(routes)
+def test_the_text_of_a_route_means_that_route(route):
+    again = dg.route(str(route))
+    assert again == route
+    assert str(again) == str(route)
+    assert again.parameter_depth == route.parameter_depth
+
+
+@pytest.mark.parametrize(
+    ("text", "canonical"),
+    [
+        ("1", "L1"),
+        ("1 2", "1..2"),
+        ("1 1", "1x2"),
+        ("1 -> 2 -> 1 -> 2", "(1..2)x2"),
+        ("lft(24)", "1..2 (i..i+2 for i in 1..22)"),
+        ("lft(5)", "1..2 (i..i+2 for i in 1..3)"),
+        ("lft(3)", "1..2 1..3"),
+        ("ilr[4,2,1,1]", "1x4 2x2 3..4"),
+        ("ilr[2,2,2,2]", "1x2 2x2 3x2 4x2"),
+        ("sequence(12,2)", "(i x2 for i in 1..12)"),
+        ("block(2..4)x2 5", "1..4 2..5"),
+        ("looped(2,4,2,8)", "1..2 (3..6)x8 7..8"),
+        ("cycle_rev(12)", "1..12 (13-i for i in 1..12)"),
+        ("(lft(9))x3", "(1..2 (i..i+2 for i in 1..7))x3"),
+        ("((1 2x2)x3 3)x5", "((1 2x2)x3 3)x5"),
+        ("1..3 drop(4..6) 7 drop(8)", "1..3 7 drop(4..6) drop(8)"),
+        ("(2*i-1 for i in 1..6) (2*i for i in 1..6)", "(2*i-1 for i in 1..6) (2*i for i in 1..6)"),
+        ("1..20 11..30 21..40 31..50 41..60 51..70 61..80", "(10*i-9..10*i+10 for i in 1..7)"),
+        ("1..24 9..32", "1..24 9..32"),
+        ("1..52 46..80", "1..52 46..80"),
+    ],
+)
+def test_known_texts(text, canonical):
+    assert str(dg.route(text)) == canonical
+
+
+@given(st.integers(5, 400))
+def test_a_repeat_with_shifted_layers_stays_short_at_any_depth(n):
+    assert str(dg.route(f"lft({n})")) == f"1..2 (i..i+2 for i in 1..{n - 2})"
+
+
+@given(st.lists(st.integers(1, 30), min_size=40, max_size=200, unique=False), st.integers(2, 4))
+def test_a_long_period_is_found(body, times):
+    """A body longer than the periods that are compared one by one, and without shorter repeats of its own."""
+    once = len(str(Route.of(body)))
+    assert len(str(Route.of(body * times))) <= once + 20
+
+
+@given(routes)
+def test_the_canonical_text_has_one_index_and_no_scheme(route):
+    text = str(route)
+    assert set(re.findall(r"[A-Za-z_]+", text)) <= {"i", "x", "for", "in", "drop", "L"}
+    comprehensions = re.findall(r"\(([^()]*(?:\([^()]*\)x\d+[^()]*)*) for i in", text)
+    assert all(" for " not in body for body in comprehensions)
+
+
+@given(routes)
+def test_equal_routes_have_equal_texts_however_they_are_written(route):
+    spelled_out = " ".join(f"L{layer}" for layer in route.path)
+    spelled_out += "".join(f" drop({layer})" for layer in route.dropped)
+    assert str(dg.route(spelled_out)) == str(route)
+
+
+@given(routes)
+def test_the_canonical_text_survives_yaml(route):
+    text = str(route)
+    assert not re.search(r": | #|\$\{", text)
+    assert text[0] not in "[{*&!%@>|'\"- ?"
+    assert yaml.safe_load(yaml.safe_dump({"route": text})) == {"route": text}
+    assert yaml.safe_load(f"route: {text}") == {"route": text}
+    ruamel = YAML(typ="safe")
+    assert ruamel.load(f"route: {text}\n") == {"route": text}
+    config = OmegaConf.create({"route": text})
+    assert OmegaConf.create(OmegaConf.to_yaml(config, resolve=True)).route == text
+    assert OmegaConf.create(f"route: {text}\n").route == text
+
+
+@pytest.mark.parametrize("text", ["L1", "(1..2)x2 3", "drop(1) 2"])
+def test_ruamel_dumps_and_loads_it(text, tmp_path):
+    ruamel, path = YAML(), tmp_path / "config.yaml"
+    ruamel.dump({"route": str(dg.route(text))}, path)
+    assert dg.route(ruamel.load(path)["route"]) == dg.route(text)
+
+
+def test_a_random_route_of_a_thousand_executions():
+    source = random.Random(0)
+    for layers in (2, 3, 8, 100):
+        route = Route.of([source.randint(1, layers) for _ in range(1_000)], layers)
+        assert dg.route(str(route), limits=LARGE) == route
+
+
+@pytest.mark.parametrize("text", ["lft(3000)", "((lft(90))x3 lft(20))x20", "1x9000", "(i x10 for i in 1..900)"])
+def test_large_routes_keep_a_short_text(text):
+    route = dg.route(text)
+    assert len(str(route)) < 100
+    assert dg.route(str(route)) == route
+
+
+SCRIPT = """
+import depthgraph as dg
+from depthgraph.draw.folded import folded_dot
+from depthgraph.draw.mermaid import folded_mermaid
+route = dg.route("1 (2..3)x2 lft(3..9) rev(1..4) drop(10)")
+graph = dg.graph(route)
+print(route, list(graph.edges), folded_dot(route), folded_mermaid(route))
+try:
+    dg.route("1..2 (3..6)x r q s t zz")
+except dg.SpecError as error:
+    print(error)
+"""
+
+
+def test_the_same_spec_gives_the_same_bytes_under_twenty_hash_seeds():
+    outputs = set()
+    for seed in range(20):
+        run = subprocess.run(
+            [sys.executable, "-c", SCRIPT], env={"PYTHONHASHSEED": str(seed)}, capture_output=True, check=True
+        )
+        outputs.add(run.stdout)
+    assert len(outputs) == 1
+    assert len(outputs.pop()) > 500

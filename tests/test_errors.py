@@ -1,0 +1,208 @@
+"""Every kind of error in a spec: its place and its whole text, against a golden file.
+
+After a change that is meant, `python tests/test_errors.py` writes the file anew; read the difference.
+"""
+
+import pickle
+import re
+from pathlib import Path
+
+import pytest
+
+import depthgraph as dg
+from depthgraph.errors import KINDS
+
+GOLDEN = Path(__file__).parent / "golden" / "errors.txt"
+PAGE = Path(__file__).parent.parent / "docs" / "errors.md"
+
+DEEP = "(" * 65 + "1" + ")" * 65
+
+#: code, spec, bindings. Line and column are asserted by the golden text, and once more against the span below.
+CASES = [
+    ("empty-spec", "", {}),
+    ("empty-spec", " \n ", {}),
+    ("bad-character", "1 2 × 3", {}),
+    ("bad-character", "1 ２", {}),
+    ("bad-character", "1 ٣", {}),
+    ("bad-character", "1\u00a02", {}),
+    ("bad-character", "1…3", {}),
+    ("bad-character", "1 é", {}),
+    ("bad-character", "1 # two", {}),
+    ("bad-character", "1.5", {}),
+    ("bad-character", "1 | 2", {}),
+    ("bad-character", "1 \u202e 2", {}),
+    ("bad-number", "3xr", {}),
+    ("bad-number", "12a", {}),
+    ("bad-number", "1 L2a3 0x1F", {}),
+    ("syntax", "block(2..4)x", {}),
+    ("syntax", "1..", {}),
+    ("syntax", "(1..3", {}),
+    ("syntax", "1 2)", {}),
+    ("syntax", "1, 2", {}),
+    ("syntax", "lft [5]", {}),
+    ("syntax", "ilr(4,2)", {}),
+    ("syntax", "(N-1)*2", {}),
+    ("syntax", "1 -> -> 2", {}),
+    ("syntax", "(1 for i in 3)", {}),
+    ("syntax", "1 where", {}),
+    ("syntax", "1\n2\n3 =", {}),
+    ("ambiguous-repeat", "2..4x2", {}),
+    ("missing-binding", "1..Nx2", {}),
+    ("ambiguous-repeat", "1..N x 2", {}),
+    ("ambiguous-repeat", "3x2x3", {}),
+    ("ambiguous-repeat", "(i-1x2 for i in 2..3)", {}),
+    ("ambiguous-repeat", "1 ...x2", {}),
+    ("ambiguous-repeat", "drop(3)x2", {}),
+    ("reserved-name", "save(a) 1..4", {}),
+    ("reserved-name", "1 where x=3", {}),
+    ("reserved-name", "1 where N=3", {}),
+    ("reserved-name", "(1 for rev in 1..2)", {}),
+    ("duplicate-name", "a where a=1, a=2", {}),
+    ("duplicate-name", "f(1,2) where f(p,p)=p", {}),
+    ("duplicate-name", "((i for i in 1..2) for i in 1..2)", {}),
+    ("spec-too-long", "1 " * 40_000, {}),
+    ("too-deep", DEEP, {}),
+    ("too-deep", "a0 where a0=a1" + "".join(f", a{i}=a{i + 1}" for i in range(1, 300)) + ", a300=1", {}),
+    ("number-too-large", "1x1000000000", {}),
+    ("number-too-large", "999999999*999999999", {}),
+    ("too-many-executions", "1x100001", {}),
+    ("too-many-executions", "((1x1000)x1000)x1000", {}),
+    ("too-many-executions", "lft(50000)", {}),
+    ("too-many-executions", "(1 for i in 1..999999999)", {}),
+    ("too-many-executions", "999999", {}),
+    ("unknown-name", "lfft(5)", {}),
+    ("unknown-name", "blok(2..4)x2", {}),
+    ("unknown-name", "zzz(1)", {}),
+    ("unused-name", "1..2 where core=1..2", {}),
+    ("missing-binding", "1..2 (3..6)x r q", {}),
+    ("missing-binding", "lft(N)", {}),
+    ("missing-binding", "lft", {}),
+    ("missing-binding", "pre coer x2 where pre=1, core=2", {}),
+    ("missing-binding", "(1 2)xr", {}),
+    ("unknown-binding", "1..r", {"r": 2, "rr": 3}),
+    ("unknown-binding", "1..2", {"n": 2}),
+    ("bad-binding", "1..r", {"r": "two"}),
+    ("bad-binding", "1..r", {"r": True}),
+    ("bad-binding", "1..r", {"r": 10**9}),
+    ("bad-binding", "...", {"N": 0}),
+    ("bad-binding", "core where core=1..2", {"core": 3}),
+    ("wrong-arguments", "lft(2,3)", {}),
+    ("wrong-arguments", "cycle(3,1..2)", {}),
+    ("wrong-arguments", "block(3)", {}),
+    ("wrong-arguments", "core(1) where core=1..2", {}),
+    ("wrong-arguments", "f where f(p)=p", {}),
+    ("not-an-integer", "1 core..4 where core=2..3", {}),
+    ("not-an-integer", "1x f where f(p)=p", {}),
+    ("recursive-definition", "a where a=b, b=1 a", {}),
+    ("bad-count", "1x0", {}),
+    ("bad-count", "1 x r", {"r": -1}),
+    ("bad-count", "lft(0)", {}),
+    ("bad-count", "ilr[1,0]", {}),
+    ("division-by-zero", "1..4//(2-2)", {}),
+    ("descending-range", "4..2", {}),
+    ("descending-range", "(i for i in 3..1)", {}),
+    ("fill-in-loop", "(1 ...)x2", {"N": 3}),
+    ("fill-in-loop", "(block(2..3)x2)x2", {"N": 3}),
+    ("fill-in-loop", "rev(... 3)", {}),
+    ("fill-in-loop", "(i ... for i in 1..2)", {"N": 3}),
+    ("unknown-layer", "block(2..7)x2", {"N": 6}),
+    ("unknown-layer", "0..3", {}),
+    ("unknown-layer", "(i-2 for i in 2..4)", {}),
+    ("unknown-layer", "1..2 lft(3..9)", {"N": 6}),
+    ("unknown-layer", "ilr[1,1,1]", {"N": 2}),
+    ("unknown-layer", "1 drop(2..3)", {"N": 2}),
+    ("unused-layer", "1..2 4..5", {}),
+    ("unused-layer", "1..20 11..28", {"N": 30}),
+    ("unused-layer", "2 4 7..8", {"N": 9}),
+    ("dropped-layer-runs", "1..3 drop(2)", {}),
+    ("dropped-layer-runs", "... drop(2..3)", {"N": 4}),
+    ("empty-route", "drop(1..3)", {}),
+]
+
+
+def _caught(text, bindings):
+    with pytest.raises(dg.SpecError) as caught:
+        dg.route(text, bindings)
+    return caught.value
+
+
+def _golden():
+    blocks = []
+    for code, text, bindings in CASES:
+        shown = repr(text) if len(text) < 200 else f"{text[:20]!r} and so on, {len(text)} characters"
+        bound = "".join(f", {name}={value!r}" for name, value in bindings.items())
+        error = _caught(text, bindings)
+        assert error.code == code, (text, error.code)
+        blocks.append(f"### {shown}{bound}\n{error.render()}\n")
+    return "\n".join(blocks)
+
+
+@pytest.fixture(scope="module")
+def golden():
+    return GOLDEN.read_text(encoding="utf-8").split("\n### ")
+
+
+@pytest.mark.parametrize("index", range(len(CASES)))
+def test_the_text_of_each_error(golden, index):
+    code, text, bindings = CASES[index]
+    error = _caught(text, bindings)
+    assert error.code == code
+    assert golden[index].partition("\n")[2].rstrip("\n") == error.render()
+
+
+@pytest.mark.parametrize(("code", "text", "bindings"), CASES)
+def test_line_column_and_width_are_those_of_the_span(code, text, bindings):
+    error = _caught(text, bindings)
+    place, span = error.location, error.span
+    before = text[: span.start]
+    assert place.line == before.count("\n") + 1
+    assert place.column == span.start - (before.rfind("\n") + 1) + 1
+    assert 1 <= place.width <= max(1, span.end - span.start)
+    assert error.render().startswith(f"<spec>:{place.line}:{place.column}: error[{code}]: ")
+
+
+def test_every_kind_of_spec_error_has_a_case():
+    source = "".join(path.read_text("utf-8") for path in (Path(dg.__file__).parent).glob("*.py"))
+    spec_kinds = {code for code in KINDS if re.search(rf'(error|Fault|SpecError)\(\s*"{code}"', source)}
+    spec_kinds -= {"invalid-yaml", "invalid-graph", "invalid-config", "missing-file"}
+    covered = {code for code, _, _ in CASES}
+    assert {code for code in spec_kinds if code not in covered and _is_of_spec(code)} == set()
+    assert len(covered) >= 25
+
+
+def _is_of_spec(code):
+    kinds = list(KINDS)
+    return kinds.index(code) <= kinds.index("empty-route")
+
+
+def test_every_kind_of_error_has_an_entry_in_the_docs():
+    entries = re.findall(r"(?m)^### `([a-z-]+)`$", PAGE.read_text(encoding="utf-8"))
+    assert entries == list(KINDS)
+
+
+def test_errors_pickle_whole():
+    error = _caught("block(2..7)x2", {"N": 6})
+    copy = pickle.loads(pickle.dumps(error))
+    assert (type(copy), copy.render(), copy.as_json()) == (type(error), error.render(), error.as_json())
+
+
+def test_an_error_as_json_has_place_and_help():
+    assert _caught("block(2..7)x2", {"N": 6}).as_json() == {
+        "code": "unknown-layer",
+        "message": "layer 7 does not exist in this model of 6 layers",
+        "help": "layers are 1..6 and both ends of a range are included; did you mean `block(2..6)x2`?",
+        "file": "<spec>",
+        "line": 1,
+        "column": 10,
+        "width": 1,
+    }
+
+
+def test_no_message_has_an_internal_name():
+    for _, text, bindings in CASES:
+        rendered = _caught(text, bindings).render()
+        assert not re.search(r"\b(LPAR|RPAR|INT|NAME|DOTS|RANGE|\$END|Token|__\w+)\b", rendered), rendered
+
+
+if __name__ == "__main__":
+    GOLDEN.write_text(_golden(), encoding="utf-8")

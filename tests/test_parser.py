@@ -1,0 +1,145 @@
+"""Text → syntax tree, and back."""
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+import depthgraph as dg
+from depthgraph import syntax as tree
+from depthgraph.parser import Limits, parse
+from strategies import specs
+
+
+@given(specs)
+def test_a_printed_tree_parses_to_itself(spec):
+    text = str(spec)
+    assert parse(text, Limits(characters=10**6)) == spec
+    assert str(parse(text, Limits(characters=10**6))) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("1 2 1", "1 -> 2 → 1"),
+        ("L1 L2x3", "1 2x3"),
+        ("1x2", "1 x 2"),
+        ("core x4 where core=1..2", "core   x 4\n where core = 1 .. 2"),
+        ("(1..3)x r", "( 1..3 ) x r"),
+        ("1..2-1 3", "1 .. 2 - 1 3"),
+        ("1 ... 4", "1...4"),
+        ("1(2 3)x2", "1 (2 3) x2"),
+    ],
+)
+def test_blanks_and_arrows_change_nothing(text, same):
+    assert parse(text) == parse(same)
+
+
+def test_a_count_belongs_to_what_stands_before_it_alone():
+    one, two = parse("1 2x2").body.elements
+    assert one == tree.Layer(tree.Integer(1))
+    assert two == tree.Repeat(tree.Layer(tree.Integer(2)), tree.Integer(2))
+
+
+def test_a_blank_tells_a_call_from_a_sequence_and_a_group():
+    assert isinstance(parse("core(1)").body.elements[0], tree.Call)
+    assert [type(item) for item in parse("core (1)").body.elements] == [tree.Layer, tree.Sequence]
+
+
+def test_products_bind_before_sums_and_both_from_the_left():
+    assert dg.route("10-2*3-1 1..2").path == (3, 1, 2)
+    assert dg.route("9-3-2..4 1..3").path == (4, 1, 2, 3)
+    assert dg.route("2*(1+1) 12//4//3..3").path == (4, 1, 2, 3)
+
+
+def test_a_count_costs_no_grammar():
+    """A count is one token: a tree for x999 is as large as one for x9."""
+    nine, many = parse("1x9").body, parse("1x999").body
+    assert len(repr(nine)) + 2 == len(repr(many))
+
+
+@given(st.text(max_size=60))
+@example("(" * 5000 + "1" + ")" * 5000)
+@example("9" * 5000)
+@example("1x1000000000")
+@example("((1x1000)x1000)x1000")
+@example("(i for i in 1..999999999)")
+@example("1" + "+1" * 30000)
+@example("1" + "x2" * 3000)
+@example("rev(" * 64 + "1" + ")" * 64)
+@example("((" * 32 + "1" + " for i in 1..2)x1)" * 32)
+@example("a0 where a0=a1 a1" + "".join(f",a{i}=a{i + 1} a{i + 1}" for i in range(1, 60)) + ",a60=1")
+@example("a0 where a0=a1" + "".join(f",a{i}=a{i + 1}" for i in range(1, 3000)) + ",a3000=1")
+@example("1 " * 40000)
+@example("\ud800\x00\u202e")
+def test_any_text_is_a_route_or_an_error_of_ours(text):
+    try:
+        route = dg.route(text)
+    except dg.SpecError as error:
+        assert error.code in str(error)
+        assert error.location.line >= 1
+        assert error.location.column >= 1
+    else:
+        assert route.execution_depth >= 1
+
+
+SPEC_CHARACTERS = "123456789 .x()[],=+-*/NLir→>" + "\n"
+WORDS = ["lft(", "rev(", "block(", "ilr[", "drop(", " for i in ", " where ", "a=", "..", "...", "x2", " x r", "1..3"]
+
+
+@given(st.lists(st.one_of(st.sampled_from(WORDS), st.sampled_from(SPEC_CHARACTERS)), max_size=25).map("".join))
+def test_any_text_of_the_languages_own_tokens_is_a_route_or_an_error_of_ours(text):
+    try:
+        dg.route(text, N=5) if "N" in text else dg.route(text)
+    except dg.SpecError as error:
+        assert str(error)
+
+
+@given(specs, st.integers(1, 6))
+def test_any_tree_is_a_route_or_an_error_of_ours(spec, n):
+    bindings = {name: n for name in spec.free_names}
+    try:
+        spec.expand(**bindings)
+    except dg.SpecError as error:
+        assert str(error)
+
+
+def _nested(depth):
+    node = tree.Layer(tree.Integer(1))
+    for _ in range(depth):
+        node = tree.Sequence((node,))
+    return tree.RouteSpec(tree.Sequence((node,)))
+
+
+def _sum(depth):
+    node = tree.Integer(1)
+    for _ in range(depth):
+        node = tree.Arithmetic(tree.Integer(1), (("+", node),))
+    return tree.RouteSpec(tree.Sequence((tree.Layer(node),)))
+
+
+@pytest.mark.parametrize("spec", [_nested(5000), _sum(5000)])
+def test_a_tree_built_too_deep_by_program_is_refused_and_not_a_recursion_error(spec):
+    for use in (str, lambda spec: spec.expand(), lambda spec: spec.free_names):
+        with pytest.raises(dg.SpecError) as caught:
+            use(spec)
+        assert caught.value.code == "too-deep"
+
+
+def test_sixty_four_levels_are_allowed_of_every_form():
+    for opening, closing in [("(", ")x1"), ("rev(", ")"), ("(", " for i in 1..1)x1")]:
+        text = opening * 64 + "1" + closing * 64
+        text = "".join(text) if "for" not in closing else _indexed()
+        assert dg.route(text).path == (1,)
+
+
+def _indexed():
+    """64 comprehensions with a count each, every one with an index of its own."""
+    return "(" * 64 + "1" + "".join(f" for i{level} in 1..1)x1" for level in range(64))
+
+
+def test_the_limits_are_settings():
+    assert dg.route("1x100001", limits=Limits(executions=200_000)).execution_depth == 100_001
+    with pytest.raises(dg.SpecError, match="too-many-executions"):
+        dg.route("1x11", limits=Limits(executions=10))
+    with pytest.raises(dg.SpecError, match="spec-too-long"):
+        dg.route("1 2 3", limits=Limits(characters=4))
