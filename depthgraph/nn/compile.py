@@ -15,6 +15,7 @@ from depthgraph.nn.module import RoutedModule
 from depthgraph.nn.runtime import device_of, hidden_of, moved_to
 from depthgraph.nn.signature import LayerSignature, Returns, read_signature
 from depthgraph.route import Execution, Route
+from depthgraph.verify import route_of
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -91,9 +92,7 @@ def _as_route(route: "Route | nx.DiGraph[Any]") -> Route:
     import networkx as nx
 
     if isinstance(route, nx.Graph):
-        from depthgraph.graph import from_graph
-
-        return from_graph(route)
+        return route_of(route)
     raise CompileError(
         "not-a-route",
         f"a {type(route).__name__} is given where a route is needed",

@@ -133,8 +133,8 @@ class DecoderLayer(nn.Module):
 
     def forward(self, hidden: Tensor, rotary: Rotary | None = None, bias: Tensor | None = None) -> Tensor:
         """Return the next hidden state, [B, T, d], from one of the same shape."""
-        hidden = hidden + self.attention(self.attention_norm(hidden), rotary, bias)
-        return hidden + self.ffn(self.ffn_norm(hidden))
+        attended: Tensor = hidden + self.attention(self.attention_norm(hidden), rotary, bias)
+        return attended + self.ffn(self.ffn_norm(attended))
 
 
 class Attention(nn.Module):
