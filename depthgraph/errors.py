@@ -151,6 +151,7 @@ KINDS: dict[str, str] = {
     "missing-file": "a file that is not there",
     "wrong-usage": "a command called in a way that it does not take",
     "existing-run": "a run folder that already has a run",
+    "not-finite": "a loss or a gradient that is not a finite number",
     "checkpoint-mismatch": "a checkpoint that does not fit",
     "missing-package": "an optional package that is not installed",
 }
