@@ -143,6 +143,14 @@ def test_hooks_modes_attributes_and_classes_survive(make):
     assert twin.note == {"kept": True}
 
 
+@pytest.mark.parametrize("make", [copy.deepcopy, COPIES["pickle"]])
+def test_a_model_that_refers_to_itself_is_copied_as_one(make):
+    model = make_model()
+    model.others = [model]
+    twin = make(model)
+    assert twin.others[0] is twin
+
+
 @every_copy
 def test_a_subclass_stays_itself(make):
     model = make_model()

@@ -18,9 +18,7 @@ Key = tuple[int, int]
 
 
 @contextlib.contextmanager
-def capture(
-    model: nn.Module, executions: Iterable[Key | Execution] | None = None
-) -> Iterator[dict[Key, Tensor]]:
+def capture(model: nn.Module, executions: Iterable[Key | Execution] | None = None) -> Iterator[dict[Key, Tensor]]:
     """Collect what executions return while the model runs.
 
     Every forward fills the dict anew, so it holds one run. The tensors are those of the run, not copies:
@@ -60,9 +58,7 @@ def capture(
         handles += [module.register_forward_hook(recorder.record) for module in distinct.values()]
         for handle in handles:
             cleanup.callback(handle.remove)
-        if any(
-            part._compiled_call_impl is not None or "_orig_mod" in part._modules for part in model.modules()
-        ):
+        if any(part._compiled_call_impl is not None or "_orig_mod" in part._modules for part in model.modules()):
             # compiled code was made without these hooks, and would leave them out in silence
             cleanup.enter_context(torch.compiler.set_stance("force_eager"))
         yield recorder.seen
@@ -129,7 +125,7 @@ class _Recorder:
             self.calls = None
 
     def record(self, _module: nn.Module, _arguments: Any, output: Any) -> None:
-        if self.calls is None or in_backward():
+        if self.calls is None:
             return
         execution = next(self.calls, None)
         if execution is not None and (execution.layer, execution.visit) in self.wanted:

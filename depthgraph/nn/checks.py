@@ -72,9 +72,7 @@ def _modules(layers: Iterable[nn.Module]) -> tuple[nn.Module, ...]:
     return modules
 
 
-def check_shapes(
-    example: Tensor, modules: Mapping[int, nn.Module], signatures: Mapping[int, LayerSignature]
-) -> None:
+def check_shapes(example: Tensor, modules: Mapping[int, nn.Module], signatures: Mapping[int, LayerSignature]) -> None:
     """Check that each layer returns a hidden state of the shape that it was given.
 
     Layers run once, on tensors without data, as copies without hooks: no user's object changes. A layer that
@@ -101,8 +99,7 @@ def check_shapes(
                 continue
             raise CompileError(
                 "layer-shape",
-                f"{signatures[number].title} does not run on a hidden state of shape "
-                f"{tuple(example.shape)}: {reason}",
+                f"{signatures[number].title} does not run on a hidden state of shape {tuple(example.shape)}: {reason}",
                 help="every layer takes and returns hidden states of one shape",
             ) from error
         if found is not None and found != example.shape:

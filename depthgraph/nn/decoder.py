@@ -133,8 +133,9 @@ class DecoderLayer(nn.Module):
 
     def forward(self, hidden: Tensor, rotary: Rotary | None = None, bias: Tensor | None = None) -> Tensor:
         """Return the next hidden state, [B, T, d], from one of the same shape."""
-        attended: Tensor = hidden + self.attention(self.attention_norm(hidden), rotary, bias)
-        return attended + self.ffn(self.ffn_norm(attended))
+        hidden = hidden + self.attention(self.attention_norm(hidden), rotary, bias)
+        output: Tensor = hidden + self.ffn(self.ffn_norm(hidden))
+        return output
 
 
 class Attention(nn.Module):
@@ -162,9 +163,7 @@ class Attention(nn.Module):
         query, key, value = heads.permute(2, 0, 3, 1, 4).unbind(0)
         if rotary is not None:
             query, key = rotate(query, rotary), rotate(key, rotary)
-        mixed = functional.scaled_dot_product_attention(
-            query, key, value, attn_mask=bias, is_causal=bias is None
-        )
+        mixed = functional.scaled_dot_product_attention(query, key, value, attn_mask=bias, is_causal=bias is None)
         output: Tensor = self.out(mixed.transpose(1, 2).reshape(B, T, d))
         return output
 

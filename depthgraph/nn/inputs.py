@@ -19,9 +19,7 @@ Signatures = Mapping[int, LayerSignature]
 Users = Mapping[str, tuple[LayerSignature, ...]]
 
 #: Names that the generated code uses for other things.
-RESERVED = frozenset(
-    {"self", "hidden", "getattr", "torch", "device", "inf", "nan", "NoneType", "fx_pytree", "pytree"}
-)
+RESERVED = frozenset({"self", "hidden", "getattr", "torch", "device", "inf", "nan", "NoneType", "fx_pytree", "pytree"})
 
 _ATOMS = (type(None), bool, int, float, str, torch.dtype, torch.device)
 _KEYS = (type(None), bool, int, str)
@@ -120,9 +118,7 @@ def _checked(named: Iterable[str], signatures: Signatures, users: Users) -> list
     names = list(named)
     for name in names:
         if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
-            raise CompileError(
-                "layer-inputs", f"{name!r} cannot be the name of an input", help=_available(users)
-            )
+            raise CompileError("layer-inputs", f"{name!r} cannot be the name of an input", help=_available(users))
         if name not in users and not any(one.is_open and one.takes(name) for one in signatures.values()):
             bound = any(one.takes(name) for one in signatures.values())
             found = "is bound by per_execution in every execution" if bound else "is taken by no layer"

@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_origin, get_type_hints
 
 from torch import Tensor, nn
 
@@ -120,7 +120,7 @@ def return_kind(forward: Callable[..., Any]) -> Returns:
     except Exception:  # annotations are code of others: any error means that they say nothing
         return "auto"
     if get_origin(annotation) is tuple or (isinstance(annotation, type) and issubclass(annotation, tuple)):
-        return "tuple" if get_args(annotation) != ((),) else "auto"
+        return "tuple"
     return "tensor" if isinstance(annotation, type) and issubclass(annotation, Tensor) else "auto"
 
 
