@@ -25,7 +25,7 @@ class Iteration(NamedTuple):
     count: int  # type: ignore[assignment]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Execution:
     """One run of one layer.
 

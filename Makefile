@@ -1,0 +1,46 @@
+# `make demo` and `make test` do all their own set-up in .venv; they need Python 3.11 or newer, pip and make.
+
+PYTHON ?= python3
+# Installed first, so that nothing else chooses a torch. A smaller build for machines without a GPU:
+#   make demo TORCH="torch==2.13.0 --index-url https://download.pytorch.org/whl/cpu"
+TORCH ?= torch==2.13.0
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --retries 8 --timeout 60 --constraint constraints.txt
+# a package index that fails once often answers the next time
+TRY := try() { "$$@" || { echo "trying once more: $$*"; sleep 5; "$$@"; } || { sleep 20; "$$@"; }; }; try
+
+export OMP_NUM_THREADS ?= 2
+
+.PHONY: demo test lint types check bench clean setup
+
+setup: .venv/ready
+
+.venv/ready: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "depthgraph needs Python 3.11 or newer; set PYTHON=…")'
+	$(PYTHON) -m venv .venv
+	@echo "installing torch, then depthgraph with what it needs, into .venv"
+	@$(TRY) $(PIP) $(TORCH)
+	@$(TRY) $(PIP) --editable ".[dev]"
+	@touch $@
+
+demo: setup
+	$(BIN)/python examples/demo.py
+
+test: setup lint types check
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: setup
+	$(BIN)/mypy
+
+check: setup
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --doctest-modules depthgraph tests
+
+bench: setup
+	$(BIN)/python benchmarks/language.py
+	$(BIN)/python benchmarks/overhead.py
+
+clean:
+	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-output
