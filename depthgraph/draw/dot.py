@@ -39,7 +39,7 @@ def quoted(text: str) -> str:
 
     Examples:
         >>> print(quoted('attn:0 "a\\N" <b>'))
-        "attn:0 \"a\\\\N\" <b>"
+        "attn:0 \"a\\N\" <b>"
     """
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("&", "&amp;")
     return f'"{escaped}"'

@@ -19,6 +19,7 @@ from depthgraph.draw.structure import Item, Loop, tree
 from depthgraph.draw.summary import facts, refuse_large
 from depthgraph.route import Execution, Route
 
+INSTEAD = 'draw it with view="staircase"'
 #: step numbers that are written out on one edge; longer lists are abbreviated.
 WRITTEN_OUT = 4
 
@@ -53,8 +54,9 @@ class Folded:
         """Return `×k`, with the steps where another loop goes back between the same two layers."""
         ends = [(other.tail, other.head) for other in self.backs]
         first, last = back.steps
-        twins = ends.count((back.tail, back.head)) > 1
-        return f"×{back.count}" + (f" (steps {first}–{last})" if twins else "")
+        if ends.count((back.tail, back.head)) == 1:
+            return f"×{back.count}"
+        return f"×{back.count} (step {first})" if first == last else f"×{back.count} (steps {first}–{last})"
 
 
 def folded(route: Route) -> Folded:
@@ -110,15 +112,16 @@ def folded_dot(route: Route, names: Names | None = None) -> str:
     Raises:
         DrawError: `too-large-to-draw`, for more layers than can be read.
     """
-    refuse_large(route.parameter_depth, "layers", "folded", ("staircase",))
+    refuse_large(route.parameter_depth, "layers", "folded", INSTEAD)
     shown = ("input", *labels(route, names), "output")
     plan = folded(route)
-    refuse_large(len(plan.hops) + len(plan.backs), "edges", "folded", ("staircase",))
-    hops = [Arc(h.tail, h.head, step_list(h.steps), False) for h in plan.hops]
-    backs = [Arc(b.tail, b.head, plan.back_label(b), True) for b in plan.backs]
-    column = place([*hops, *backs], len(shown), max(54.0, 20 + max(text_width(name, 12) for name in shown)))
-    lines = [*_nodes(route, shown, column), *_edges(route, column)]
-    return digraph(lines, facts(route), (0.0, column.edge(-1, 0.5) + 20))
+    refuse_large(len(plan.hops) + len(plan.backs), "edges", "folded", INSTEAD)
+    lines = [(h.tail, h.head, step_list(h.steps), False) for h in plan.hops]
+    lines += [(b.tail, b.head, plan.back_label(b), True) for b in plan.backs]
+    arcs = [Arc(order, *line) for order, line in enumerate(lines)]
+    column = place(arcs, len(shown), max(54.0, 20 + max(text_width(name, 12) for name in shown)))
+    parts = [*_nodes(route, shown, column), *_edges(route, column)]
+    return digraph(parts, facts(route), (0.0, column.edge(-1, 0.5) + 20))
 
 
 def node_name(number: int, parameter_depth: int) -> str:

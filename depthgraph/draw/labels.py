@@ -18,8 +18,10 @@ Names = Mapping[int, str] | Sequence[str]
 LONGEST = 200
 
 #: what XML cannot carry, and the marks that reorder the text around them.
-_UNSHOWABLE = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
-_CONTROL = re.compile("[\x00-\x1f]")
+_UNSHOWABLE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]"
+)
+_SPACES = str.maketrans({"\n": "↵", "\r": "↵", "\t": " "})
 _NARROW = frozenset(" .,:;'|!()[]{}iljtfrI·1-")
 
 
@@ -56,10 +58,9 @@ def clean(text: str) -> str:
 
     Examples:
         >>> clean("a\nb")
-        'a␊b'
+        'a↵b'
     """
-    shown = _CONTROL.sub(lambda match: chr(0x2400 + ord(match[0])), str(text))
-    return clipped(_UNSHOWABLE.sub("\ufffd", shown), LONGEST)
+    return clipped(_UNSHOWABLE.sub("\ufffd", str(text).translate(_SPACES)), LONGEST)
 
 
 def clipped(text: str, length: int) -> str:
@@ -69,5 +70,5 @@ def clipped(text: str, length: int) -> str:
 
 def text_width(text: str, size: float) -> float:
     """Return about how wide a text is in a sans-serif font of this size, rather too wide than too narrow."""
-    ems = (0.36 if char in _NARROW else 0.62 * max(1, cells(char)) for char in text)
+    ems = (0.36 if char in _NARROW else 0.65 * max(1, cells(char)) for char in text)
     return size * sum(ems)

@@ -20,8 +20,13 @@ _BACK_LABEL_SIZE = 12.0
 
 @dataclass(frozen=True, slots=True)
 class Arc:
-    """A line to be drawn between two rows of the column; a row's number is the layer's."""
+    """A line to be drawn between two rows of the column; a row's number is the layer's.
 
+    Attributes:
+        order: tells apart lines that are alike in all else.
+    """
+
+    order: int
     tail: int
     head: int
     label: str
@@ -124,7 +129,7 @@ def _lanes(arcs: list[Arc]) -> dict[Arc, int]:
     """Give each arc the innermost lane that is free along it, short ones first."""
     taken: list[list[tuple[float, float]]] = []
     lane: dict[Arc, int] = {}
-    for arc in sorted(arcs, key=lambda a: (a.span[1] - a.span[0], a.span, a.is_back, a.label)):
+    for arc in sorted(arcs, key=lambda a: (a.span[1] - a.span[0], a.span, a.is_back, a.order)):
         low, high = arc.span
         free = (i for i, spans in enumerate(taken) if all(end <= low or high <= begin for begin, end in spans))
         lane[arc] = next(free, len(taken))

@@ -1,19 +1,22 @@
 """Mermaid flowcharts, which READMEs on many sites show as pictures."""
 
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import count, pairwise
 from typing import assert_never
 
 from depthgraph.draw.folded import folded, node_name, step_list
 from depthgraph.draw.labels import Names, labels
-from depthgraph.draw.palette import FAINT, INK, LINE, LOOP, PAPER, TERMINAL, fill
+from depthgraph.draw.palette import BAND, FAINT, INK, LINE, LOOP, PAPER, TERMINAL, fill
 from depthgraph.draw.structure import Item, Loop, tree
 from depthgraph.draw.summary import refuse_large
 from depthgraph.route import Execution, Route
 
 #: what Mermaid draws where nobody raised its limits, as on the sites that show READMEs: edges and characters.
 MOST_EDGES, MOST_CHARACTERS = 500, 50_000
-_OTHERS = ("staircase",)
+#: executions in a line across; a longer route goes down the page.
+LONGEST_LINE = 12
+INSTEAD = 'save it as .svg, or draw it with view="staircase"'
 
 
 def folded_mermaid(route: Route, names: Names | None = None) -> str:
@@ -23,17 +26,17 @@ def folded_mermaid(route: Route, names: Names | None = None) -> str:
         DrawError: `too-large-to-draw`, for more than Mermaid takes.
     """
     depth = route.parameter_depth
-    refuse_large(depth, "layers", "folded Mermaid", _OTHERS, MOST_EDGES - 1)
+    refuse_large(depth, "layers", "folded Mermaid", INSTEAD, MOST_EDGES - 1)
     plan = folded(route)
     ids = {number: _identifier(node_name(number, depth)) for number in range(depth + 2)}
     shown = labels(route, names)
     body = [
         *_ends(),
-        *(_node(ids[layer], name) for layer, name in enumerate(shown, 1)),
+        *(_node(ids[layer], escaped(name)) for layer, name in enumerate(shown, 1)),
         *(_edge(ids[h.tail], ids[h.head], step_list(h.steps)) for h in plan.hops),
         *(_edge(ids[b.tail], ids[b.head], plan.back_label(b), "==>") for b in plan.backs),
-        *(_colour(ids[layer], layer, depth) for layer in range(1, depth + 1) if layer not in route.dropped),
-        *_dropped([ids[layer] for layer in route.dropped]),
+        *_layers({layer: [ids[layer]] for layer in set(route.path)}, depth),
+        *_coloured("dropped", [ids[layer] for layer in route.dropped], PAPER, FAINT, ",stroke-dasharray:4 3"),
         *_loop_colour(range(len(plan.hops), len(plan.hops) + len(plan.backs))),
     ]
     edges = len(plan.hops) + len(plan.backs)
@@ -46,18 +49,21 @@ def unrolled_mermaid(route: Route, names: Names | None = None) -> str:
     Raises:
         DrawError: `too-large-to-draw`, for more than Mermaid takes.
     """
-    refuse_large(route.execution_depth, "executions", "unrolled Mermaid", ("folded", *_OTHERS), MOST_EDGES - 1)
+    refuse_large(route.execution_depth, "executions", "unrolled Mermaid", INSTEAD, MOST_EDGES - 1)
     depth, shown = route.parameter_depth, labels(route, names)
     chain = ["start", *(_identifier(e.name) for e in route.executions), "finish"]
-    by_layer = {e.layer: _identifier(e.name) for e in route.executions}
-    members = {layer: ",".join(_identifier(e.name) for e in route.executions if e.layer == layer) for layer in by_layer}
+    members: defaultdict[int, list[str]] = defaultdict(list)
+    for e in route.executions:
+        members[e.layer].append(_identifier(e.name))
     body = [
         *_ends(),
+        f"classDef loop fill:{BAND},stroke:{LOOP},color:{LOOP}",
+        f"classDef iteration fill:{PAPER},stroke:{FAINT},color:{FAINT}",
         *_nodes(tree(route), shown, count(1)),
         *(_edge(tail, head) for tail, head in pairwise(chain)),
-        *(_colour(members[layer], layer, depth) for layer in sorted(members)),
+        *_layers(members, depth),
     ]
-    return _chart("LR", body, len(chain) - 1, "unrolled Mermaid")
+    return _chart("LR" if route.execution_depth <= LONGEST_LINE else "TB", body, len(chain) - 1, "unrolled Mermaid")
 
 
 def escaped(text: str) -> str:
@@ -70,13 +76,15 @@ def escaped(text: str) -> str:
         >>> escaped('attn:0 "x"')
         'attn#58;0 #34;x#34;'
     """
-    return "".join(c if c.isalnum() or c == " " else f"#{ord(c)};" for c in text)
+    # Mermaid marks codes with this ligature while it works, and would take one in a name for such a mark
+    plain = text.replace("ﬂ", "fl")
+    return "".join(c if c.isalnum() or c == " " else f"#{ord(c)};" for c in plain)
 
 
 def _chart(direction: str, body: Iterable[str], edges: int, view: str) -> str:
-    refuse_large(edges, "edges", view, _OTHERS, MOST_EDGES)
+    refuse_large(edges, "edges", view, INSTEAD, MOST_EDGES)
     text = "\n".join([f"flowchart {direction}", *(f"  {line}" for line in body), ""])
-    refuse_large(len(text), "characters", view, _OTHERS, MOST_CHARACTERS)
+    refuse_large(len(text), "characters", view, INSTEAD, MOST_CHARACTERS)
     return text
 
 
@@ -88,11 +96,11 @@ def _identifier(name: str) -> str:
 def _ends() -> Iterator[str]:
     for name, text in (("start", "input"), ("finish", "output")):
         yield f'{name}(["{text}"])'
-    yield f"style start,finish fill:{TERMINAL},stroke:{LINE},color:{INK}"
+    yield from _coloured("ends", ["start", "finish"], TERMINAL)
 
 
 def _node(name: str, text: str) -> str:
-    return f'{name}("{escaped(text)}")'
+    return f'{name}("{text}")'
 
 
 def _edge(tail: str, head: str, text: str = "", arrow: str = "-->") -> str:
@@ -100,14 +108,17 @@ def _edge(tail: str, head: str, text: str = "", arrow: str = "-->") -> str:
     return f"{tail} {arrow}{label} {head}"
 
 
-def _colour(names: str, layer: int, depth: int) -> str:
-    return f"style {names} fill:{fill(layer, depth)},stroke:{LINE},color:{INK}"
-
-
-def _dropped(names: list[str]) -> Iterator[str]:
+def _coloured(group: str, names: list[str], fill: str, ink: str = INK, more: str = "") -> Iterator[str]:
+    """Yield the lines that give nodes one look; `style` takes one node only, a class many."""
     if names:
-        style = f"fill:{PAPER},stroke:{FAINT},color:{FAINT},stroke-dasharray:4 3"
-        yield f"style {','.join(names)} {style}"
+        stroke = LINE if ink == INK else ink
+        yield f"classDef {group} fill:{fill},stroke:{stroke},color:{ink}{more}"
+        yield f"class {','.join(names)} {group}"
+
+
+def _layers(members: Mapping[int, list[str]], depth: int) -> Iterator[str]:
+    for layer, names in sorted(members.items()):
+        yield from _coloured(f"layer{layer}", names, fill(layer, depth))
 
 
 def _loop_colour(edges: range) -> Iterator[str]:
@@ -119,19 +130,22 @@ def _nodes(items: tuple[Item, ...], shown: tuple[str, ...], ids: Iterator[int]) 
     for item in items:
         match item:
             case Execution():
-                yield _node(_identifier(item.name), f"{shown[item.layer - 1]}·{item.visit}")
+                yield _node(_identifier(item.name), f"{escaped(shown[item.layer - 1])}·{item.visit}")
             case Loop():
-                yield from _frame(item.title, _iterations(item, shown, ids), ids)
+                yield from _frame(item.title, "loop", _iterations(item, shown, ids), ids)
             case _:
                 assert_never(item)
 
 
 def _iterations(loop: Loop, shown: tuple[str, ...], ids: Iterator[int]) -> Iterator[str]:
     for index, items in enumerate(loop.iterations, 1):
-        yield from _frame(f"iteration {index} of {loop.count}", _nodes(items, shown, ids), ids)
+        title = f"iteration {index} of {loop.count}"
+        yield from _frame(title, "iteration", _nodes(items, shown, ids), ids)
 
 
-def _frame(title: str, lines: Iterable[str], ids: Iterator[int]) -> Iterator[str]:
-    yield f'subgraph loop{next(ids)}["{title}"]'
+def _frame(title: str, kind: str, lines: Iterable[str], ids: Iterator[int]) -> Iterator[str]:
+    name = f"frame{next(ids)}"
+    yield f'subgraph {name}["{title}"]'
     yield from (f"  {line}" for line in lines)
     yield "end"
+    yield f"class {name} {kind}"

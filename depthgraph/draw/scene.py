@@ -24,6 +24,8 @@ ROLES: Mapping[str, tuple[str, str]] = {
     "band": (BAND, "#1b1a2b"),
     "loop": (LOOP, "#b794f6"),
 }
+#: bytes of a string in DOT; Graphviz reads 16,384.
+LONGEST_STRING = 15_000
 #: anchor → SVG's word and xdot's number for it.
 _ANCHORS: Mapping[str, tuple[str, int]] = {"left": ("start", -1), "middle": ("middle", 0), "right": ("end", 1)}
 _FONTS: Mapping[str, tuple[str, str]] = {
@@ -105,13 +107,18 @@ def _style() -> str:
 
 
 def _svg_rects(rects: Iterable[Rect]) -> Iterator[str]:
-    """One path for each colour: a long route stays a small file."""
-    by_colour: defaultdict[str, dict[str, None]] = defaultdict(dict)
+    for colour, same in _by_colour(rects).items():
+        pieces = (tuple(map(number, (r.x, r.y, r.width, r.height))) for r in same)
+        path = "".join(f"M{x} {y}h{width}v{height}h-{width}z" for x, y, width, height in pieces)
+        yield f'<path {_paint(colour)} d="{path}"/>'
+
+
+def _by_colour(rects: Iterable[Rect]) -> dict[str, Iterable[Rect]]:
+    """Group rectangles by colour and leave out those that cover one another: long routes stay small files."""
+    groups: defaultdict[str, dict[tuple[float, float], Rect]] = defaultdict(dict)
     for r in rects:
-        x, y, width, height = (number(v) for v in (r.x, r.y, r.width, r.height))
-        by_colour[r.colour][f"M{x} {y}h{width}v{height}h-{width}z"] = None
-    for colour, pieces in by_colour.items():
-        yield f'<path {_paint(colour)} d="{"".join(pieces)}"/>'
+        groups[r.colour][round(r.x, 1 if r.width <= 1 else 2), round(r.y, 2)] = r
+    return {colour: same.values() for colour, same in groups.items()}
 
 
 def _paint(colour: str) -> str:
@@ -141,15 +148,29 @@ def dot(scene: Scene) -> str:
     size = {"width": scene.width / 72, "height": scene.height / 72}
     canvas = {"shape": "box", "style": "invis", "fixedsize": "true", "label": ""}
     place = {"pos": f"{number(scene.width / 2)},{number(scene.height / 2)}"}
-    pieces = (_XDOT[type(shape)](shape, scene.height).replace('"', '\\"') for shape in scene.shapes)
-    # Graphviz reads no string over 16 kB, but joins any number of them
-    background = "\n    + ".join(f'"{piece}"' for piece in pieces)
+    groups = groupby(scene.shapes, type)
+    pieces = (piece for kind, shapes in groups for piece in _XDOT[kind](shapes, scene.height))
+    background = "\n    + ".join(f'"{string}"' for string in _strings(pieces))
     lines = [
         f"graph {graph};",
         f"graph [_background={background}];",
         f"canvas {attributes({**canvas, **size, **place})};",
     ]
     return "\n".join([f"digraph {quoted('staircase')} {{", *(f"  {line}" for line in lines), "}", ""])
+
+
+def _strings(pieces: Iterable[str]) -> Iterator[str]:
+    """Yield the pieces joined to strings that Graphviz reads: up to 16 kB each, of which it joins any number."""
+    chunk: list[str] = []
+    size = 0
+    for piece in pieces:
+        escaped = piece.replace('"', '\\"')
+        size += len(escaped.encode())
+        if size > LONGEST_STRING:
+            yield "".join(chunk)
+            chunk, size = [], len(escaped.encode())
+        chunk.append(escaped)
+    yield "".join(chunk)
 
 
 def _light(colour: str) -> str:
@@ -161,26 +182,31 @@ def _xdot_points(points: Iterable[tuple[float, float]], height: float) -> str:
     return f"{len(written)} {' '.join(written)}"
 
 
-def _xdot_rect(r: Rect, height: float) -> str:
-    corners = ((r.x, r.y), (r.x + r.width, r.y), (r.x + r.width, r.y + r.height), (r.x, r.y + r.height))
-    # the border has the colour of nothing, or cells that are close would touch
-    return f"c 9 -#ffffff00 C 7 -{_light(r.colour)} P {_xdot_points(corners, height)} "
+def _xdot_rects(rects: Iterable[Rect], height: float) -> Iterator[str]:
+    for colour, same in _by_colour(rects).items():
+        # the border has the colour of nothing, or cells that are close would touch
+        yield f"c 9 -#ffffff00 C 7 -{_light(colour)} "
+        for r in same:
+            right, low = r.x + r.width, r.y + r.height
+            yield f"P {_xdot_points(((r.x, r.y), (right, r.y), (right, low), (r.x, low)), height)} "
 
 
-def _xdot_line(line: Line, height: float) -> str:
-    style = f"setlinewidth({number(line.width)})"
-    return f"S {len(style)} -{style} c 7 -{_light(line.colour)} L {_xdot_points(line.points, height)} "
+def _xdot_lines(lines: Iterable[Line], height: float) -> Iterator[str]:
+    for line in lines:
+        style = f"setlinewidth({number(line.width)})"
+        yield f"S {len(style)} -{style} c 7 -{_light(line.colour)} L {_xdot_points(line.points, height)} "
 
 
-def _xdot_text(text: Text, height: float) -> str:
-    family = _FONTS[text.font][1]
-    # A DOT string cannot hold a backslash for xdot safely: the sign for set difference looks the same.
-    shown = text.text.replace("\\", "\u2216")
-    place = f"{number(text.x)} {number(height - text.y)} {_ANCHORS[text.anchor][1]} 0"
-    return (
-        f"c 7 -{_light(text.colour)} F {number(text.size)} {len(family)} -{family} "
-        f"T {place} {len(shown.encode())} -{shown} "
-    )
+def _xdot_texts(texts: Iterable[Text], height: float) -> Iterator[str]:
+    for text in texts:
+        family = _FONTS[text.font][1]
+        # A DOT string cannot hold a backslash for xdot safely: the sign for set difference looks the same.
+        shown = text.text.replace("\\", "\u2216")
+        place = f"{number(text.x)} {number(height - text.y)} {_ANCHORS[text.anchor][1]} 0"
+        yield (
+            f"c 7 -{_light(text.colour)} F {number(text.size)} {len(family)} -{family} "
+            f"T {place} {len(shown.encode())} -{shown} "
+        )
 
 
-_XDOT: Mapping[type, Callable[..., str]] = {Rect: _xdot_rect, Line: _xdot_line, Text: _xdot_text}
+_XDOT: Mapping[type, Callable[..., Iterator[str]]] = {Rect: _xdot_rects, Line: _xdot_lines, Text: _xdot_texts}

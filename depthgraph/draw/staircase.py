@@ -7,7 +7,7 @@ from depthgraph.draw import scene
 from depthgraph.draw.labels import Names, clipped, labels, text_width
 from depthgraph.draw.palette import INK, fill
 from depthgraph.draw.scene import Line, Rect, Scene, Text
-from depthgraph.draw.structure import Item, Loop, executions, tree
+from depthgraph.draw.structure import Item, Loop, LoopSpan, ends, loop_spans, tree
 from depthgraph.draw.summary import facts
 from depthgraph.route import Route
 
@@ -18,8 +18,8 @@ TEXT_HEIGHT = 12.0
 #: from one level of brackets to the next, and all above and below the cells but the brackets.
 LEVEL, ABOVE, BELOW, MARGIN = 18.0, 48.0, 38.0, 14.0
 LONGEST_NAME = 28
-#: a loop's title, its level, its first and its last position.
-Span = tuple[str, int, int, int]
+#: a bracket that is narrower would be a dot.
+LEAST_BRACKET = 2.0
 #: distances of numbers on an axis.
 STEPS = tuple(digit * 10**power for power in range(6) for digit in (1, 5) if digit * 10**power > 1)
 
@@ -78,7 +78,9 @@ def staircase(route: Route, names: Names | None = None) -> Scene:
     """Return the staircase as a drawing."""
     items = tree(route)
     shown = [clipped(name, LONGEST_NAME) for name in labels(route, names)]
-    frame = _frame(route, shown, items)
+    loops = loop_spans(items)
+    levels = 1 + max((loop.level for loop in loops), default=-1)
+    frame = _frame(route, shown, levels)
     title = facts(route)
     width = max(frame.right, MARGIN + text_width(title, 10)) + MARGIN
     spec = clipped(route.text, max(24, int((width - 2 * MARGIN) / 6.7)))
@@ -93,24 +95,18 @@ def staircase(route: Route, names: Names | None = None) -> Scene:
         *_axes(route, shown, frame),
         *_cells(route, frame),
         *_numbers(route, frame),
-        *_brackets(list(loop_spans(items)), frame),
+        *_brackets(loops, frame),
     )
     return Scene(width, frame.bottom + BELOW, f"{clipped(route.text, 200)}: {title}", shapes)
 
 
-def _frame(route: Route, shown: list[str], items: tuple[Item, ...]) -> Frame:
+def _frame(route: Route, shown: list[str], levels: int) -> Frame:
     depth, length = route.parameter_depth, route.execution_depth
     cell = min(LARGEST, ROOM_ACROSS / length)
     # no higher than wide cells allow: steps of a stair, not stripes
     row = min(LARGEST, ROOM_UP / depth, max(1.6 * cell, TEXT_HEIGHT))
     left = MARGIN + max(text_width(name, 10) for name in shown) + 8
-    return Frame(left, ABOVE + LEVEL * _height(items) + 8, cell, row, depth, length)
-
-
-def _height(items: tuple[Item, ...]) -> int:
-    """Return how many loops are nested in these items at most."""
-    bodies = (body for item in items if isinstance(item, Loop) for body in item.iterations)
-    return max((1 + _height(body) for body in bodies), default=0)
+    return Frame(left, ABOVE + LEVEL * levels + 8, cell, row, depth, length)
 
 
 def _cells(route: Route, frame: Frame) -> Iterator[Rect]:
@@ -136,41 +132,27 @@ def _bands(items: tuple[Item, ...], frame: Frame) -> Iterator[Rect]:
         if not isinstance(loop, Loop):
             continue
         for body in loop.iterations[::2]:
-            first, last = _ends(body)
+            first, last = ends(body)
             left, right = frame.x(first), frame.x(last + 1)
             if right - left >= 3:
                 yield Rect(left - 1, frame.top - 4, right - left, frame.bottom - frame.top + 8, "band")
 
 
-def _ends(items: tuple[Item, ...]) -> tuple[int, int]:
-    positions = [execution.position for execution in executions(items)]
-    return positions[0], positions[-1]
-
-
-def loop_spans(items: tuple[Item, ...]) -> Iterator[Span]:
-    """Yield where every loop is: its title, its level above the cells, its first and last position.
-
-    A loop with no other in it has level 0.
-    """
-    for item in items:
-        if isinstance(item, Loop):
-            yield item.title, _height((item,)) - 1, *_ends((item,))
-            for body in item.iterations:
-                yield from loop_spans(body)
-
-
-def _brackets(spans: list[Span], frame: Frame) -> Iterator[Line | Text]:
-    for title, level, first, last in spans:
+def _brackets(loops: tuple[LoopSpan, ...], frame: Frame) -> Iterator[Line | Text]:
+    for title, level, first, last in loops:
         left, y = frame.x(first), frame.top - 10 - level * LEVEL
-        right = max(left + 1, frame.x(last + 1) - min(3.0, 0.15 * frame.cell))
+        right = frame.x(last + 1) - min(3.0, 0.15 * frame.cell)
+        if right - left < LEAST_BRACKET:
+            continue
         yield Line(((left, y + 4), (left, y), (right, y), (right, y + 4)), "loop", 1.2)
         if text_width(title, 10) <= right - left:
             yield Text((left + right) / 2, y - 4, title, "middle", 10, "loop")
 
 
 def _grid(route: Route, frame: Frame) -> Iterator[Line]:
+    dropped = frozenset(route.dropped)
     for layer in frame.layers:
-        if layer in route.dropped:
+        if layer in dropped:
             continue
         y = frame.y(layer - 0.5)
         yield Line(((frame.left - 3, y), (frame.right, y)), "grid")
@@ -180,10 +162,11 @@ def _grid(route: Route, frame: Frame) -> Iterator[Line]:
 
 
 def _axes(route: Route, shown: list[str], frame: Frame) -> Iterator[Text]:
+    dropped = frozenset(route.dropped)
     for layer in frame.layers:
-        colour = "faint" if layer in route.dropped else "ink"
+        colour = "faint" if layer in dropped else "ink"
         yield Text(frame.left - 7, frame.y(layer - 0.5) + 3.5, shown[layer - 1], "right", 10, colour)
-        if layer in route.dropped:
+        if layer in dropped:
             yield Text(frame.left + 2, frame.y(layer - 0.5) + 3, "dropped", size=9, colour="faint")
     for position in frame.positions:
         yield Text(frame.x(position + 0.47), frame.bottom + 19, str(position), "middle", 10)

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from depthgraph.draw.labels import Names, clipped, labels
-from depthgraph.draw.staircase import Span, loop_spans, ticks
-from depthgraph.draw.structure import tree
+from depthgraph.draw.staircase import ticks
+from depthgraph.draw.structure import LoopSpan, loop_spans, tree
 from depthgraph.draw.summary import facts
 from depthgraph.route import Route
 from depthgraph.source import cells
@@ -41,17 +41,21 @@ ASCII = Signs("# ", "#", "|", "+", "-", "+", "+", "-", "+", "|", ":", "x")
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """The signs, the labels of rows, the width of a cell, and how many positions a block has room for."""
+    """How a staircase is laid out.
+
+    Attributes:
+        signs: the characters it is made of.
+        shown: the label of each layer.
+        cell: the width of an execution, in characters.
+        room: how many executions stand beside each other.
+        margin: the width of the labels.
+    """
 
     signs: Signs
     shown: Sequence[str]
     cell: int
     room: int
-
-    @property
-    def margin(self) -> int:
-        """How wide the labels are."""
-        return max(terminal_width(label) for label in self.shown)
+    margin: int
 
 
 def staircase_text(route: Route, width: int = 100, ascii: bool = False, names: Names | None = None) -> str:
@@ -78,14 +82,15 @@ def _grid(route: Route, width: int, ascii: bool, names: Names | None) -> Grid:
     shown = [clipped(label, LONGEST_NAME) for label in labels(route, names)]
     if ascii:
         shown = [label.replace("…", "~").encode("ascii", "replace").decode() for label in shown]
-    room = max(LEAST_ROOM, width - max(terminal_width(label) for label in shown) - 3)
+    margin = max(terminal_width(label) for label in shown)
+    room = max(LEAST_ROOM, width - margin - 3)
     cell = 2 if 2 * route.execution_depth <= room else 1
-    return Grid(ASCII if ascii else UNICODE, shown, cell, room // cell)
+    return Grid(ASCII if ascii else UNICODE, shown, cell, room // cell, margin)
 
 
-def _by_block(spans: Iterable[Span], room: int) -> defaultdict[int, list[Span]]:
+def _by_block(spans: Iterable[LoopSpan], room: int) -> defaultdict[int, list[LoopSpan]]:
     """Return, for the first position of each block, the loops that reach into it."""
-    blocks: defaultdict[int, list[Span]] = defaultdict(list)
+    blocks: defaultdict[int, list[LoopSpan]] = defaultdict(list)
     for span in spans:
         _, _, first, last = span
         for start in range(first - (first - 1) % room, last + 1, room):
@@ -98,10 +103,10 @@ def terminal_width(text: str) -> int:
     return sum(cells(character) for character in text)
 
 
-def _block(route: Route, grid: Grid, spans: list[Span], start: int) -> Iterator[str]:
+def _block(route: Route, grid: Grid, spans: list[LoopSpan], start: int) -> Iterator[str]:
     """Yield the lines of the positions from `start` on that fit beside each other."""
     path = route.path[start - 1 : start - 1 + grid.room]
-    indent = " " * (grid.margin + 3)
+    indent, dropped = " " * (grid.margin + 3), frozenset(route.dropped)
     for line in _brackets(grid, spans, start, len(path)):
         yield indent + line
     columns: dict[int, list[int]] = {}
@@ -109,7 +114,7 @@ def _block(route: Route, grid: Grid, spans: list[Span], start: int) -> Iterator[
         columns.setdefault(layer, []).append(column)
     for layer in _rows(route.parameter_depth, columns):
         row = _row(grid, layer, columns.get(layer, []), len(path))
-        yield row + "dropped" if layer in route.dropped else row
+        yield row + "dropped" if layer in dropped else row
     yield from _axis(grid, start, len(path), route.execution_depth)
 
 
@@ -139,7 +144,7 @@ def _row(grid: Grid, layer: int, columns: list[int], length: int) -> str:
     return f"{' ' * (grid.margin - terminal_width(label))}{label} {grid.signs.axis} {''.join(line)}"
 
 
-def _brackets(grid: Grid, spans: list[Span], start: int, length: int) -> Iterator[str]:
+def _brackets(grid: Grid, spans: list[LoopSpan], start: int, length: int) -> Iterator[str]:
     """Yield a line for each level of the loops of a block, the outermost first."""
     end = start + length
     for level in sorted({span[1] for span in spans}, reverse=True):

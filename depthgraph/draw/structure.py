@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 from depthgraph.errors import DepthGraphError
 from depthgraph.route import Execution, Route
@@ -55,6 +55,43 @@ def executions(items: tuple[Item, ...]) -> Iterator[Execution]:
                     yield from executions(iteration)
             case _:
                 assert_never(item)
+
+
+class LoopSpan(NamedTuple):
+    """Where a loop is.
+
+    Attributes:
+        title: what a picture writes at it.
+        level: how many loops are nested in it.
+        first: its first position.
+        last: its last position.
+    """
+
+    title: str
+    level: int
+    first: int
+    last: int
+
+
+def loop_spans(items: tuple[Item, ...]) -> tuple[LoopSpan, ...]:
+    """Return where every loop is; a loop stands behind those in it."""
+    spans: list[LoopSpan] = []
+    for item in items:
+        if isinstance(item, Loop):
+            inner = [span for body in item.iterations for span in loop_spans(body)]
+            level = 1 + max((span.level for span in inner), default=-1)
+            spans += [*inner, LoopSpan(item.title, level, *ends((item,)))]
+    return tuple(spans)
+
+
+def ends(items: tuple[Item, ...]) -> tuple[int, int]:
+    """Return the first and the last position of a piece of a route."""
+    first, last = items[0], items[-1]
+    while isinstance(first, Loop):
+        first = first.iterations[0][0]
+    while isinstance(last, Loop):
+        last = last.iterations[-1][-1]
+    return first.position, last.position
 
 
 def _items(run: tuple[Execution, ...], depth: int) -> tuple[Item, ...]:

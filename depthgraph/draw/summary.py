@@ -5,6 +5,8 @@ from depthgraph.route import Route
 
 #: the most nodes of a Graphviz picture.
 MOST_NODES = 2_000
+#: stretches of layers that are written out; longer lists are abbreviated.
+WRITTEN_OUT = 6
 
 
 def facts(route: Route) -> str:
@@ -34,16 +36,25 @@ def ranges(layers: tuple[int, ...]) -> str:
             stretches[-1].append(layer)
         else:
             stretches.append([layer])
-    return ", ".join(f"{s[0]}..{s[-1]}" if len(s) > 1 else f"{s[0]}" for s in stretches)
+    written = [f"{s[0]}..{s[-1]}" if len(s) > 1 else f"{s[0]}" for s in stretches]
+    if len(written) > WRITTEN_OUT:
+        return f"{written[0]}, {written[1]} … {written[-1]} ({len(layers)} layers)"
+    return ", ".join(written)
 
 
-def refuse_large(count: int, parts: str, view: str, others: tuple[str, ...], most: int = MOST_NODES) -> None:
+def refuse_large(count: int, parts: str, view: str, instead: str, most: int = MOST_NODES) -> None:
     """Refuse a picture with more parts than anybody can read.
 
+    Args:
+        count: how many parts it would have.
+        parts: what they are.
+        view: the picture's name.
+        instead: what to do, for the error's help.
+        most: how many it may have.
+
     Raises:
-        DrawError: `too-large-to-draw`; the help names the views that fit.
+        DrawError: `too-large-to-draw`.
     """
     if count > most:
         message = f"{count:,} {parts} are too many for the {view} view, which takes {most:,}"
-        choice = " or ".join(f'view="{other}"' for other in others)
-        raise DrawError("too-large-to-draw", message, help=f"draw it with {choice}")
+        raise DrawError("too-large-to-draw", message, help=instead)

@@ -25,6 +25,7 @@ from depthgraph.draw.structure import Item, Loop, tree
 from depthgraph.draw.summary import facts, refuse_large
 from depthgraph.route import Execution, Route
 
+INSTEAD = 'draw it with view="folded" or view="staircase"'
 #: points: how wide a line may be, how high a node is, how far from a node a line turns.
 ROOM, HEIGHT, TURN = 900.0, 26.0, 7.0
 
@@ -38,12 +39,12 @@ def unrolled_dot(route: Route, names: Names | None = None) -> str:
     Raises:
         DrawError: `too-large-to-draw`, for more executions than can be read.
     """
-    refuse_large(route.execution_depth, "executions", "unrolled", ("folded", "staircase"))
+    refuse_large(route.execution_depth, "executions", "unrolled", INSTEAD)
     looks = _looks(route, labels(route, names))
     width = max(46.0, 16 + max(text_width(str(look["label"]), 12) for look in looks.values()))
     boxes = (Leaf("input", width, HEIGHT), *_boxes(tree(route), width), Leaf("output", width, HEIGHT))
     placed, _, _ = flow(boxes, 0.0, 0.0, ROOM)
-    steps = (edge(a.leaf.name, b.leaf.name, {"pos": spline(_corners(a, b))}) for a, b in pairwise(leaves(placed)))
+    steps = (edge(a.leaf.name, b.leaf.name, {"pos": spline(corners(a, b))}) for a, b in pairwise(leaves(placed)))
     title = facts(route)
     return digraph([*_lines(placed, looks, count(1)), *steps], title, (text_width(title, 10) / 2, 20.0))
 
@@ -75,7 +76,7 @@ def _iterations(loop: Loop, width: float) -> Iterator[Box]:
         yield Group(f"iteration {index} of {loop.count}", False, tuple(_boxes(items, width)))
 
 
-def _corners(a: PlacedLeaf, b: PlacedLeaf) -> list[Point]:
+def corners(a: PlacedLeaf, b: PlacedLeaf) -> list[Point]:
     """Return the way from one node to the next: straight, or through the gap below the first one's line."""
     if a.y == b.y and a.x < b.x:
         return [(a.right, -a.y), (b.left, -b.y)]
@@ -98,15 +99,20 @@ def _lines(placed: Iterable[Placed], looks: Looks, ids: Iterator[int]) -> Iterat
                 assert_never(one)
 
 
+def title_middle(placed: PlacedGroup) -> Point:
+    """Return where a frame's title is: at the right, for lines come in at the left."""
+    x = placed.right - PAD / 2 - text_width(placed.group.title, TITLE_SIZE) / 2
+    return x, -(placed.top + TITLE / 2 + 2)
+
+
 def _frame(placed: PlacedGroup) -> dict[str, Value]:
     group = placed.group
-    corners = (placed.left, -placed.bottom, placed.right, -placed.top)
-    middle = placed.right - PAD / 2 - text_width(group.title, TITLE_SIZE) / 2
+    box = (placed.left, -placed.bottom, placed.right, -placed.top)
     colours = (BAND, LOOP, LOOP) if group.is_loop else (PAPER, FAINT, FAINT)
     return {
         "label": group.title,
-        "lp": at((middle, -(placed.top + TITLE / 2 + 2))),
-        "bb": ",".join(map(number, corners)),
+        "lp": at(title_middle(placed)),
+        "bb": ",".join(map(number, box)),
         "style": "rounded,filled",
         "fontsize": TITLE_SIZE,
         **dict(zip(("fillcolor", "color", "fontcolor"), colours, strict=True)),
