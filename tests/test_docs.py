@@ -76,3 +76,17 @@ def test_the_tables_of_forms_say_what_runs(page):
     assert len(rows) >= 9
     for text, bindings, executions in rows:
         assert " ".join(map(str, dg.route(text, bindings).path)) == executions
+
+
+def test_the_mermaid_picture_is_the_one_that_is_drawn():
+    from depthgraph.draw.mermaid import folded_mermaid
+
+    text = (ROOT / "docs" / "drawing.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"(?ms)^```mermaid\n(.*?)^```", text)
+    assert shown.strip() == folded_mermaid(dg.route("lft(5)")).strip()
+
+
+@pytest.mark.parametrize(("name", "text"), [("lft5-staircase", "lft(5)"), ("lft24-staircase", "lft(24)")])
+def test_staircases_in_the_docs_are_the_ones_that_are_drawn(name, text):
+    shown = (ROOT / "docs" / "images" / f"{name}.svg").read_text(encoding="utf-8")
+    assert shown.strip() == dg.route(text)._repr_svg_().strip()
