@@ -8,9 +8,8 @@ once for all bodies that are equal up to a shift.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from depthgraph.expand import ranges
 from depthgraph.repeats import Repeat, repeats
-from depthgraph.route import Route
+from depthgraph.route import Route, ranges
 from depthgraph.syntax import (
     Arithmetic,
     Comprehension,

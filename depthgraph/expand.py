@@ -4,13 +4,13 @@ Two steps: `evaluate` turns the tree into a term, whose size is known by arithme
 only when it is within the limits and every layer of it exists.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from depthgraph.errors import SpecError
 from depthgraph.evaluate import Evaluation
 from depthgraph.names import check_names, free_names
 from depthgraph.parser import DEFAULT_LIMITS, Limits, parse
-from depthgraph.route import Route
+from depthgraph.route import Route, ranges
 from depthgraph.scope import check_bindings
 from depthgraph.source import Source
 from depthgraph.syntax import RouteSpec
@@ -64,10 +64,17 @@ def expand(spec: RouteSpec, bindings: Mapping[str, int], limits: Limits = DEFAUL
     term = close_gaps(term, depth)
     evaluation.check_count(term.count, spec.body)
     if not term.count:
-        raise SpecError("empty-route", "this route runs no layer", spec.source, spec.body.span)
+        raise _runs_nothing(spec, depth)
     listed = listing(term)
     _check_coverage(spec, set(listed.path), evaluation.dropped, depth)
     return Route.of(listed.path, depth, listed.iterations, listed.spans)
+
+
+def _runs_nothing(spec: RouteSpec, depth: int) -> SpecError:
+    if not depth:
+        message, help = "`N` is not bound: nothing here says how many layers there are", "bind it: N=…"
+        return SpecError("missing-binding", message, spec.source, spec.body.span, help=help)
+    return SpecError("empty-route", "this route runs no layer", spec.source, spec.body.span)
 
 
 def _check_coverage(spec: RouteSpec, run: set[int], dropped: Mapping[int, object], depth: int) -> None:
@@ -88,19 +95,3 @@ def _check_coverage(spec: RouteSpec, run: set[int], dropped: Mapping[int, object
 
 def _layers(layers: list[int]) -> str:
     return f"layer{'s' if len(layers) > 1 else ''} {', '.join(ranges(layers))}"
-
-
-def ranges(layers: Iterable[int]) -> list[str]:
-    """Return ascending layers as the ranges that they form.
-
-    Examples:
-        >>> ranges([1, 2, 3, 5])
-        ['1..3', '5']
-    """
-    found: list[list[int]] = []
-    for layer in layers:
-        if found and found[-1][1] == layer - 1:
-            found[-1][1] = layer
-        else:
-            found.append([layer, layer])
-    return [str(first) if first == last else f"{first}..{last}" for first, last in found]

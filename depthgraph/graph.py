@@ -9,7 +9,7 @@ node's attributes are those of its `Execution`, and `kind`; an edge's `kind` is 
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from depthgraph.route import Execution, Route
+from depthgraph.route import Execution, Iteration, Route
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -55,9 +55,22 @@ def read_graph(graph: "nx.DiGraph[Any]") -> Route:
         data = graph.nodes[node]
         if data["kind"] == OUTPUT:
             break
-        loops = tuple(data.get("iterations", ()))
+        loops = read_iterations(data.get("iterations", ()))
+        assert loops is not None
         executions.append(Execution(len(executions) + 1, data["layer"], data["visit"], loops))
-    return Route(graph.graph["parameter_depth"], tuple(executions), tuple(sorted(graph.graph.get("dropped", ()))))
+    dropped = tuple(sorted(graph.graph.get("dropped", ())))
+    return Route(graph.graph["parameter_depth"], tuple(executions), dropped)
+
+
+def read_iterations(value: object) -> tuple[Iteration, ...] | None:
+    """Return the `iterations` of a node, also after a trip through JSON; None if it is something else."""
+    if not isinstance(value, tuple | list):
+        return None
+    if all(type(each) is Iteration for each in value):
+        return tuple(value)
+    if all(isinstance(each, tuple | list) and [type(part) for part in each] == [int] * 3 for each in value):
+        return tuple(Iteration(*each) for each in value)
+    return None
 
 
 def renumbered(graph: "nx.DiGraph[Any]") -> "nx.DiGraph[str]":

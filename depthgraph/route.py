@@ -192,3 +192,19 @@ def _executions(
     for position, (layer, loops, place) in enumerate(zip(path, around, places, strict=False), 1):
         visits[layer] = visit = visits[layer] + 1
         yield Execution(position, layer, visit, loops, place)
+
+
+def ranges(layers: Iterable[int]) -> list[str]:
+    """Return ascending layers as the ranges that they form.
+
+    Examples:
+        >>> ranges([1, 2, 3, 5])
+        ['1..3', '5']
+    """
+    found: list[list[int]] = []
+    for layer in layers:
+        if found and found[-1][1] == layer - 1:
+            found[-1][1] = layer
+        else:
+            found.append([layer, layer])
+    return [str(first) if first == last else f"{first}..{last}" for first, last in found]

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from depthgraph.errors import GraphError
-from depthgraph.graph import EXECUTION, HIDDEN, INPUT, OUTPUT, read_graph
+from depthgraph.graph import EXECUTION, HIDDEN, INPUT, OUTPUT, read_graph, read_iterations
 from depthgraph.route import Route
 
 if TYPE_CHECKING:
@@ -164,6 +164,8 @@ def _attributes(facts: Facts) -> Found:
         for name in ("layer", "visit"):
             if not _is_integer(data.get(name)):
                 yield f"{_names([node])} has {name} {data.get(name)!r}, which is not an integer", (node,)
+        if read_iterations(data.get("iterations", ())) is None:
+            yield f"{_names([node])} has iterations that are no list of (loop, number, count)", (node,)
 
 
 def _one_input(facts: Facts) -> Found:

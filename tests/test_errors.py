@@ -76,6 +76,7 @@ CASES = [
     ("unused-name", "1..2 where core=1..2", {}),
     ("missing-binding", "1..2 (3..6)x r q", {}),
     ("missing-binding", "lft(N)", {}),
+    ("missing-binding", "...", {}),
     ("missing-binding", "lft", {}),
     ("missing-binding", "pre coer x2 where pre=1, core=2", {}),
     ("missing-binding", "(1 2)xr", {}),

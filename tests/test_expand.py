@@ -22,7 +22,7 @@ def test_a_spec_runs_what_an_independent_interpreter_says(spec, depth):
     known = depth or max(expected, default=0)
     unused = sorted(set(range(1, known + 1)).difference(expected))
     if not expected:
-        code = "empty-route"
+        code = "empty-route" if depth else "missing-binding"
     elif unused:
         code = "unused-layer"
     else:

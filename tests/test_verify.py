@@ -1,5 +1,7 @@
 """Graphs: built from routes, read back, edited by hand, and the rules that they must keep."""
 
+import json
+
 import networkx as nx
 import pytest
 from hypothesis import given
@@ -65,6 +67,10 @@ EDITS = {
         (_odd_attributes, "`L1.1` has kind 'exec'; the kinds are 'input', 'execution', 'output'"),
         (_odd_attributes, "`L2.1` has layer 2.0, which is not an integer"),
         (_odd_attributes, "`L3.1` has visit True, which is not an integer"),
+        (
+            lambda g: g.nodes["L1.1"].update(iterations=3),
+            "`L1.1` has iterations that are no list of (loop, number, count)",
+        ),
     ],
     "one-input": [
         (lambda g: g.remove_node("input"), "there are 0 input nodes, and a route has 1"),
@@ -151,7 +157,7 @@ def test_an_edited_graph_is_a_route_or_refused(route, data):
             case "relabel" if a in graph and b not in graph:
                 graph = nx.relabel_nodes(graph, {a: b})
             case "set" if a in graph:
-                graph.nodes[a][data.draw(st.sampled_from(["layer", "visit", "kind"]))] = data.draw(
+                graph.nodes[a][data.draw(st.sampled_from(["layer", "visit", "kind", "iterations"]))] = data.draw(
                     st.sampled_from([1, 2, None, "execution"])
                 )
     try:
@@ -179,6 +185,16 @@ def test_an_execution_inserted_by_hand_is_numbered_anew():
 def test_names_of_nodes_do_not_matter():
     graph = nx.relabel_nodes(_graph(), {"L1.1": 'a"b:c\\', "input": 0})
     assert dg.from_graph(graph) == dg.route("1 2 1 3")
+
+
+def test_a_graph_survives_json():
+    graph = dg.graph(dg.route("(1 2x2)x2 drop(3)"))
+    data = json.loads(json.dumps(nx.node_link_data(graph, edges="edges")))
+    again = dg.from_graph(nx.node_link_graph(data, edges="edges"))
+    assert again == dg.from_graph(graph)
+    assert [each.iterations for each in again.executions] == [
+        each.iterations for each in dg.from_graph(graph).executions
+    ]
 
 
 def test_verify_changes_nothing():

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from depthgraph.graph import build_graph
-from depthgraph.route import Route
+from depthgraph.route import Route, ranges
 from depthgraph.schemes import library
 from depthgraph.syntax import Call, Node, RouteSpec
 
@@ -62,8 +62,6 @@ def _cut(text: str) -> str:
 
 
 def _numbers(layers: tuple[int, ...]) -> str:
-    from depthgraph.expand import ranges
-
     return " ".join(ranges(layers))
 
 
