@@ -97,9 +97,7 @@ def _grown(inner):
 
 elements = st.recursive(simple, _grown, max_leaves=8)
 definitions = st.lists(
-    st.builds(
-        tree.Definition, names, st.lists(names, max_size=3, unique=True).map(tuple), sequences(elements)
-    ),
+    st.builds(tree.Definition, names, st.lists(names, max_size=3, unique=True).map(tuple), sequences(elements)),
     max_size=3,
     unique_by=lambda item: item.name,
 ).map(tuple)

@@ -15,6 +15,7 @@ from ruamel.yaml import YAML
 
 import depthgraph as dg
 from depthgraph.route import Route
+
 from strategies import routes
 
 LARGE = dg.Limits(characters=10**7)

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import depthgraph as dg
+
 from oracle import NoRouteError, path_of
 from strategies import meaningful_specs
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 import depthgraph as dg
 from depthgraph import syntax as tree
 from depthgraph.parser import Limits, parse
+
 from strategies import specs
 
 

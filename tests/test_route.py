@@ -9,6 +9,7 @@ from hypothesis import given
 
 import depthgraph as dg
 from depthgraph.route import Execution, Route
+
 from strategies import routes
 
 

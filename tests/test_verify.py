@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import depthgraph as dg
 from depthgraph.verify import RULES
+
 from strategies import routes
 
 

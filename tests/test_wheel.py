@@ -31,7 +31,9 @@ def test_a_wheel_finds_its_grammars(tmp_path):
     build = ["wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(wheels), str(source)]
     subprocess.run([*pip, *build], check=True, capture_output=True)
     (wheel,) = wheels.glob("depthgraph-*.whl")
-    subprocess.run([*pip, "install", "--no-deps", "--target", str(installed), str(wheel)], check=True, capture_output=True)
+    subprocess.run(
+        [*pip, "install", "--no-deps", "--target", str(installed), str(wheel)], check=True, capture_output=True
+    )
     run = subprocess.run(
         [sys.executable, "-c", SCRIPT, str(installed)],
         cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(installed)}, capture_output=True, text=True, check=True,

@@ -1,7 +1,6 @@
 """`depthgraph show`: what a spec means, and each stage of the road."""
 
-from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -9,9 +8,10 @@ from depthgraph.cli import stages
 from depthgraph.cli.console import console, data, data_json
 from depthgraph.cli.inputs import BindingArguments, JsonOption, SpecArgument, check_all_used, read_bindings, read_one
 
-Stage = StrEnum("Stage", list(stages.STAGES))
-
-EmitOption = Annotated[Stage | None, typer.Option("--emit", help="Print one stage of the road instead.")]
+EmitOption = Annotated[
+    Literal["tree", "route", "graph", "code"] | None,
+    typer.Option("--emit", help="Print one stage of the road instead."),
+]
 
 
 def show(
@@ -23,7 +23,7 @@ def show(
     check_all_used(bound, [given])
     tree, route = given.route(bound)
     if emit is not None:
-        as_text, as_data = stages.STAGES[emit.value]
+        as_text, as_data = stages.STAGES[emit]
         if as_json:
             data_json(as_data(tree, route))
         else:
