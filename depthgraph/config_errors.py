@@ -28,6 +28,7 @@ SENTENCES: Mapping[str, str] = {
     "dict_type": "`{name}` is a group of settings; found {found}",
     "model_type": "`{name}` is a group of settings; found {found}",
     "tuple_type": "`{name}` is a list; found {found}",
+    "too_short": "`{name}` has at least {min_length} entry",
     "value_error": "{error}",
     "setting": "{message}",
 }

@@ -15,7 +15,7 @@ killed at any moment leaves its last whole one.
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -193,7 +193,7 @@ def load_optimiser(path: Path, model: nn.Module, optimiser: torch.optim.Optimize
     Raises:
         ConfigError: as `load_weights`.
     """
-    parameters = dict(model.named_parameters())
+    parameters = dict(_parameters(model))
     states: dict[str, dict[str, Tensor]] = {}
     for key, tensor in _load(path / OPTIMISER).items():
         name, _, part = key.rpartition("/")
@@ -224,8 +224,12 @@ def load_decoder(path: str | Path, route: str | Route | None = None) -> Decoder:
 
 
 def _moments(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
-    named = ((name, optimiser.state.get(parameter, {})) for name, parameter in model.named_parameters())
+    named = ((name, optimiser.state.get(parameter, {})) for name, parameter in _parameters(model))
     return {f"{name}/{part}": tensor for name, state in named for part, tensor in state.items()}
+
+
+def _parameters(model: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
+    return ((name.replace(COMPILED_PREFIX, ""), parameter) for name, parameter in model.named_parameters())
 
 
 def _load(path: Path) -> dict[str, Tensor]:

@@ -84,9 +84,12 @@ def pydoc_documents() -> Iterator[str]:
 
     seen: set[str] = set()
     for _, topic in sorted(topics.items()):
-        paragraphs = topic.split("\n\n")
-        yield "\n\n".join(part for part in paragraphs if len(part) <= 80 or part not in seen)
-        seen.update(paragraphs)
+        kept = []
+        for paragraph in topic.split("\n\n"):
+            if len(paragraph) <= 80 or paragraph not in seen:
+                kept.append(paragraph)
+                seen.add(paragraph)
+        yield "\n\n".join(kept)
 
 
 def _files(pattern: str) -> list[str]:

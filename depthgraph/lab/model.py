@@ -91,7 +91,7 @@ def step_flops(config: TrainConfig, model: Decoder) -> int | None:
     if config.model.layer is None:
         return cost(config.model, model.route, config.length, config.batch).training_flops
     try:
-        twin = copy.deepcopy(model).to("meta")
+        twin = copy.deepcopy(model).to("meta").eval()
         with FlopCounterMode(display=False) as counter, torch.no_grad():
             twin(torch.zeros(config.batch, config.length, dtype=torch.long, device="meta"))
     except Exception:  # a layer may do anything, and a run does not fail for a missing figure
