@@ -30,12 +30,12 @@ ROUTES = {"standard": "...", "lft": "lft(6)"}
 SETTINGS: Mapping[str, Any] = {
     "batch": 4,
     "length": 128,
-    "steps": 480,
+    "steps": 400,
     "data": {"validation_tokens": 8_192},
-    "optimiser": {"learning_rate": 2e-3, "warmup": 0.1},
+    "optimiser": {"learning_rate": 3e-3, "warmup": 0.1},
     "log_every": 10,
-    "eval_every": 240,
-    "checkpoint_every": 240,
+    "eval_every": 200,
+    "checkpoint_every": 200,
     "threads": 2,
     "seed": 0,
 }
