@@ -1,8 +1,10 @@
 """From a route and layers to a torch module: one node an execution, one set of weights a layer."""
 
+import builtins
+import itertools
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, assert_never, final, get_args
 
@@ -123,8 +125,9 @@ class _Writer:
     def write(self, route: Route, constants: tuple[Constants, ...]) -> fx.Graph:
         """Write the whole graph and return it."""
         hidden = self.graph.placeholder("hidden", type_expr=Tensor)
-        for given in self.inputs:
-            self.nodes[given.name] = self._placeholder(given)
+        for given, name in zip(self.inputs, node_names([one.name for one in self.inputs]), strict=True):
+            default = () if given.required else (given.default,)
+            self.nodes[given.name] = self.graph.create_node("placeholder", given.name, default, name=name)
         bound = dict(zip(route.executions, constants, strict=True))
         for operation in route.operations:
             match operation:
@@ -134,12 +137,6 @@ class _Writer:
                     assert_never(operation)
         self.graph.output(hidden, type_expr=Tensor)
         return self.graph
-
-    def _placeholder(self, given: Input) -> fx.Node:
-        # an input may be called L2_1; that name is for the execution
-        name = f"{given.name}_input" if re.fullmatch(r"L\d+_\d+", given.name) else given.name
-        default = () if given.required else (given.default,)
-        return self.graph.create_node("placeholder", given.name, default, name=name)
 
     def _execution(self, execution: Execution, hidden: fx.Node, bound: Constants) -> fx.Node:
         layer, signature = execution.layer, self.signatures[execution.layer]
@@ -173,3 +170,30 @@ class _Writer:
         node = self.graph.call_function(function, arguments)
         node.meta["is_wrapped"] = True  # fx then keeps the call when the generated code is traced again
         return node
+
+
+def node_names(inputs: list[str]) -> list[str]:
+    """Return the names of the inputs' nodes: their own, or new ones where fx or an execution needs those.
+
+    Generated code reads every input into the variable of its node before anything runs. So no node may have the
+    name of another input, which would be overwritten before it is read; and a name that fx would change (of a
+    builtin, or not ASCII) could be changed into one.
+
+    Examples:
+        >>> node_names(["mask", "L1_1", "L1_1_input", "len"])
+        ['mask', 'L1_1_input_', 'L1_1_input', 'len_input']
+    """
+    taken = set(inputs)
+    names = []
+    for name in inputs:
+        if not name.isascii() or hasattr(builtins, name) or re.fullmatch(r"L\d+_\d+", name):
+            plain = re.sub(r"\W", "_", name, flags=re.ASCII)
+            names.append(next(one for one in _spellings(plain) if one not in taken))
+            taken.add(names[-1])
+        else:
+            names.append(name)
+    return names
+
+
+def _spellings(name: str) -> Iterator[str]:
+    return (f"{name}_input{'_' * count}" for count in itertools.count())
