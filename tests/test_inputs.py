@@ -1,8 +1,6 @@
 """The inputs of a compiled route are those of its layers, and constants are bound an execution at a time."""
 
-import enum
 import inspect
-import math
 
 import pytest
 import torch
@@ -204,35 +202,6 @@ def test_a_constant_bound_in_some_executions_leaves_the_input_for_the_others():
     )
 
 
-CONSTANTS = [
-    None, True, -3, 10**30, 0.1, math.inf, -math.inf, "it's \"odd\"\n${x}\ud800", (), (1,), [1, [2, (3, None)]],
-    {"a": {"b": [1.5]}, 3: None}, torch.bfloat16, torch.device("cuda", 1), {"dtype": torch.half, "nan": (math.nan,)},
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("value", CONSTANTS, ids=repr)
-def test_every_kind_of_constant_arrives_as_it_was(value):
-    layer = Open()
-    compile(Route.of([1]), [layer], per_execution=lambda one: {"value": value})(torch.ones(1))
-    assert repr(layer.calls[0]["value"]) == repr(value)
-    assert type(layer.calls[0]["value"]) is type(value)
-
-
-def endless():
-    value = []
-    value.append(value)
-    return value
-
-
-class Level(enum.IntEnum):
-    LOW = 1
-
-
-@pytest.mark.parametrize("value", [object(), torch.ones(1), Level.LOW, {1, 2}, [print], {(1,): 2}, b"x", endless()])
-def test_anything_else_is_refused_as_a_constant(value):
-    refused("bad-constant", "'value'", "L1.1", layers=[Open()], per_execution=lambda one: {"value": value})
-
-
 def test_constants_for_names_that_a_layer_does_not_take_are_refused():
     refused(
         "bad-constant",
@@ -254,3 +223,17 @@ def test_a_patched_forward_is_the_one_that_is_read():
     model = compile(Route.of([1]), [layer])
     assert parameters(model) == ["extra=4"]
     assert model(torch.ones(1)) == 5
+
+
+@pytest.mark.parametrize(
+    ("code", "options", "words"),
+    [
+        ("layer-inputs", {"inputs": 5}, ["inputs is a sequence of names; found 5", "`scale`"]),
+        ("layer-inputs", {"inputs": True}, ["found True"]),
+        ("bad-constant", {"per_execution": {}}, ["a function of an execution; found dict", "lambda"]),
+        ("bad-constant", {"per_execution": 0}, ["found int"]),
+        ("bad-constant", {"per_execution": [{"scale": 1}]}, ["found list"]),
+    ],
+)
+def test_options_of_another_kind_are_refused(code, options, words):
+    refused(code, *words, layers=[Scaled()], **options)

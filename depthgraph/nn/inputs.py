@@ -115,6 +115,8 @@ def _checked(named: Iterable[str], signatures: Signatures, users: Users) -> list
     """Return the caller's names, each of which some layer takes."""
     if isinstance(named, str):
         raise CompileError("layer-inputs", f"inputs is one text, {named!r}", help=f"write inputs=({named!r},)")
+    if not isinstance(named, Iterable):
+        raise CompileError("layer-inputs", f"inputs is a sequence of names; found {named!r}", help=_available(users))
     names = list(named)
     for name in names:
         if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
@@ -161,6 +163,12 @@ def bind_constants(
     """
     if per_execution is None:
         return ({},) * route.execution_depth
+    if not callable(per_execution):
+        raise CompileError(
+            "bad-constant",
+            f"per_execution is a function of an execution; found {type(per_execution).__name__}",
+            help='write per_execution=lambda execution: {"name": execution.visit}',
+        )
     return tuple(
         _checked_constants(execution, signatures[execution.layer], per_execution(execution))
         for execution in route.executions
@@ -176,7 +184,8 @@ def _checked_constants(execution: Execution, signature: LayerSignature, bound: C
             f"per_execution returned {type(bound).__name__} for {execution.name}",
             help="return a dict: parameter of the layer's forward → constant",
         )
-    for name, value in bound.items():
+    constants = {name: as_plain(value) for name, value in bound.items()}
+    for name, value in constants.items():
         if not isinstance(name, str) or not signature.takes(name):
             raise CompileError(
                 "bad-constant",
@@ -189,13 +198,13 @@ def _checked_constants(execution: Execution, signature: LayerSignature, bound: C
                 f"per_execution binds {name!r} to {type(value).__name__} for {execution.name}",
                 help="numbers, texts, None, dtypes, devices, and tuples, lists and dicts of them can be bound",
             )
-    return dict(bound)
+    return constants
 
 
 def is_constant(value: object, depth: int = 0) -> bool:
     """Return whether a value can be written into code exactly.
 
-    Types are compared exactly: a subclass (an enum, a numpy number) has a text form of its own.
+    Types are compared exactly: a subclass (an enum, a named tuple) has a text form of its own.
 
     Examples:
         >>> is_constant({"slot": 3, "window": (1, None)}), is_constant(object())
@@ -208,3 +217,33 @@ def is_constant(value: object, depth: int = 0) -> bool:
     if type(value) is dict:
         return all(type(key) in _KEYS and is_constant(item, depth + 1) for key, item in value.items())
     return type(value) in _ATOMS
+
+
+def as_plain(value: Any, depth: int = 0) -> Any:
+    """Return a constant with the numbers of numpy and torch in it as those of Python, which have the same value.
+
+    That is a numpy bool, integer or float that Python's can hold, and a torch tensor of one bool or integer without
+    dimensions. Everything else stays as it is.
+
+    Examples:
+        >>> import numpy
+        >>> as_plain([numpy.int64(3), torch.tensor(True)])
+        [3, True]
+    """
+    if depth > _MAX_NESTING:
+        return value
+    if type(value) in (tuple, list):
+        return type(value)(as_plain(item, depth + 1) for item in value)
+    if type(value) is dict:
+        return {as_plain(key, depth + 1): as_plain(item, depth + 1) for key, item in value.items()}
+    return value.item() if _is_foreign_number(value) else value
+
+
+def _is_foreign_number(value: Any) -> bool:
+    if isinstance(value, torch.Tensor):
+        is_whole = not (value.is_floating_point() or value.is_complex())
+        return value.ndim == 0 and is_whole and value.device.type != "meta"
+    # numpy is not imported for this; its long doubles (item gives them back) and its dates are no number of Python
+    return (
+        type(value).__module__ == "numpy" and hasattr(value, "item") and value.ndim == 0 and value.dtype.kind in "biuf"
+    )
