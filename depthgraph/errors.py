@@ -134,12 +134,14 @@ KINDS: dict[str, str] = {
     "shared-layer": "one module object given as two layers",
     "layer-inputs": "inputs that do not fit the layers' forward",
     "layer-shape": "a layer that changes the shape of the hidden state",
+    "layer-output": "a layer that returns no hidden state",
     "bad-constant": "a constant per execution that cannot be bound",
     "bad-layers": "layers that are not modules with a forward",
     "not-a-route": "something else where a route or its graph is needed",
     # compiled models
     "no-compiled-route": "a module that holds no compiled route, or several",
     "unknown-execution": "an execution that the route does not have",
+    "unexpected-call": "layers called in another order than the route's while a model is captured",
     "too-many-tokens": "more tokens than the learned positions reach",
     # pictures
     "unknown-view": "no such view, or not in this format",

@@ -110,9 +110,10 @@ class Counting(nn.Module):
 
 def test_the_shape_check_leaves_no_trace():
     layer = Counting()
-    layer.register_forward_hook(lambda *_: pytest.fail("a hook ran"))
+    hooked = linear()
+    hooked.register_forward_hook(lambda *_: pytest.fail("a hook ran"))
     state = torch.get_rng_state()
-    compile(Route.of([1]), [layer], example=torch.empty(4, WIDTH))
+    compile(Route.of([1, 2]), [layer, hooked], example=torch.empty(4, WIDTH))
     assert layer.calls == 0
     assert int(layer.norm.num_batches_tracked) == 0
     assert torch.equal(torch.get_rng_state(), state)
@@ -144,3 +145,43 @@ class NeedsMask(nn.Module):
 @pytest.mark.parametrize("layer", [NeedsValues(), NeedsValues().to("meta"), CannotBeCopied(), NeedsMask()])
 def test_what_cannot_be_seen_is_not_held_against_a_layer(layer):
     compile(Route.of([1]), [layer], example=torch.empty(2, WIDTH))
+
+
+class Widens(nn.Module):
+    def forward(self, hidden: Tensor) -> Tensor:
+        return torch.cat([hidden, hidden], -1)
+
+
+class SaysTensor(nn.Module):
+    def forward(self, hidden: Tensor) -> Tensor:
+        return hidden, "more"
+
+
+def hooked(hook):
+    layer = Widens()
+    layer.register_forward_hook(hook)
+    return layer
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: nn.LazyLinear(WIDTH),
+        lambda: nn.Sequential(nn.LazyLinear(WIDTH), nn.LazyBatchNorm1d()),
+        lambda: hooked(lambda _module, _arguments, output: output[:, :WIDTH]),
+    ],
+)
+def test_layers_that_a_copy_cannot_stand_for_are_not_checked_and_run(make):
+    hidden = torch.randn(4, WIDTH)
+    assert compile(Route.of([1, 1]), [make()], example=hidden)(hidden).shape == hidden.shape
+
+
+def test_a_wrong_annotation_is_found_with_an_example():
+    hidden = torch.randn(4, WIDTH)
+    refused("layer-output", "layer 1 (SaysTensor)", "found tuple", layers=[SaysTensor()], example=hidden)
+    compile(Route.of([1]), [SaysTensor()], returns="tuple", example=hidden)
+
+
+@pytest.mark.parametrize("example", [(2, 8), [[1.0]], 8, torch.Size((2, 8)), "2, 8"])
+def test_an_example_that_is_no_tensor_is_refused(example):
+    refused("layer-shape", "example is a hidden state; found", "torch.empty(2, 8", layers=[linear()], example=example)

@@ -15,10 +15,11 @@ from torch._subclasses.fake_tensor import (
     UnsupportedFakeTensorException,
     UnsupportedOperatorException,
 )
+from torch.nn.parameter import is_lazy
 
 from depthgraph.errors import CompileError
-from depthgraph.nn.runtime import device_of, hidden_of
-from depthgraph.nn.signature import LayerSignature
+from depthgraph.nn.runtime import device_of, not_hidden, taken_from
+from depthgraph.nn.signature import LayerSignature, Returns, kind_of
 from depthgraph.route import Route
 
 #: What a layer may raise because it looks at values, which a shape does not have.
@@ -72,62 +73,91 @@ def _modules(layers: Iterable[nn.Module]) -> tuple[nn.Module, ...]:
     return modules
 
 
-def check_shapes(example: Tensor, modules: Mapping[int, nn.Module], signatures: Mapping[int, LayerSignature]) -> None:
+def check_shapes(
+    example: Tensor, modules: Mapping[int, nn.Module], signatures: Mapping[int, LayerSignature], returns: Returns
+) -> None:
     """Check that each layer returns a hidden state of the shape that it was given.
 
-    Layers run once, on tensors without data, as copies without hooks: no user's object changes. A layer that
-    needs other inputs, cannot be copied, or looks at values is not checked.
+    Layers run once, on tensors without data, as copies: no user's object changes. A layer that needs other
+    inputs, cannot be copied, looks at values, has hooks, is scripted, or has lazy parameters is not checked.
 
     Args:
         example: a hidden state, of any device; only its shape and dtype are used.
         modules: the layers that run, by their number.
         signatures: their signatures.
+        returns: the caller's word on what layers return.
 
     Raises:
-        CompileError: `layer-shape`, naming the layer and both shapes.
+        CompileError: `layer-shape`, naming the layer and both shapes; `layer-output` for a layer that returns no
+            hidden state.
     """
+    if not isinstance(example, Tensor):
+        raise CompileError(
+            "layer-shape",
+            f"example is a hidden state; found {type(example).__name__}",
+            help='give a tensor, torch.empty(2, 8, device="meta") for a shape alone',
+        )
     for number, module in modules.items():
-        if signatures[number].required:
-            continue
-        try:
-            found = _shape_after(module, example)
-        except _NEEDS_VALUES:
-            continue
-        except Exception as error:
-            reason = str(error).partition("\n")[0]
-            if "meta tensor" in reason:  # how the meta device says that it has no values
-                continue
-            raise CompileError(
-                "layer-shape",
-                f"{signatures[number].title} does not run on a hidden state of shape {tuple(example.shape)}: {reason}",
-                help="every layer takes and returns hidden states of one shape",
-            ) from error
-        if found is not None and found != example.shape:
-            raise CompileError(
-                "layer-shape",
-                f"{signatures[number].title} makes a hidden state of shape {tuple(found)} "
-                f"from one of shape {tuple(example.shape)}",
-                help="every layer returns a hidden state of the shape that it was given",
-            )
+        if not signatures[number].required and _is_plain(module):
+            _check_shape(example, module, signatures[number], returns)
 
 
-def _shape_after(module: nn.Module, example: Tensor) -> torch.Size | None:
-    """Return the shape of what a layer returns; None when the layer cannot be copied."""
+def _check_shape(example: Tensor, module: nn.Module, signature: LayerSignature, returns: Returns) -> None:
+    try:
+        output = _output_of(module, example)
+        hidden = taken_from(output, kind_of(signature, returns), signature.title)
+    except (*_NEEDS_VALUES, _CannotCopyError):
+        return
+    except CompileError:
+        raise
+    except Exception as error:
+        reason = str(error).partition("\n")[0]
+        if "meta tensor" in reason:  # how the meta device says that it has no values
+            return
+        raise CompileError(
+            "layer-shape",
+            f"{signature.title} does not run on a hidden state of shape {tuple(example.shape)}: {reason}",
+            help="every layer takes and returns hidden states of one shape",
+        ) from error
+    if not isinstance(hidden, Tensor):
+        raise not_hidden(output, signature.title)
+    if hidden.shape != example.shape:
+        raise CompileError(
+            "layer-shape",
+            f"{signature.title} makes a hidden state of shape {tuple(hidden.shape)} "
+            f"from one of shape {tuple(example.shape)}",
+            help="every layer returns a hidden state of the shape that it was given",
+        )
+
+
+def _is_plain(module: nn.Module) -> bool:
+    """Return whether a copy of the layer on tensors without data would do what the layer does.
+
+    Hooks may change what comes out and are not run; TorchScript knows no tensors without data; and a lazy layer
+    has no parameters yet.
+    """
+    return not any(
+        isinstance(part, torch.jit.ScriptModule) or part._forward_hooks or part._forward_pre_hooks
+        for part in module.modules()
+    ) and not any(is_lazy(tensor) for tensor in (*module.parameters(), *module.buffers()))
+
+
+class _CannotCopyError(Exception):
+    """A layer may hold anything, and what cannot be copied is not run."""
+
+
+def _output_of(module: nn.Module, example: Tensor) -> Any:
+    """Return what a copy of the layer returns on tensors without data."""
     device = device_of(module) or example.device
     mode = None if device.type == "meta" else FakeTensorMode(allow_non_fake_inputs=True)
     tensors = (*module.parameters(), *module.buffers())
     shadows = {id(tensor): _without_data(tensor, mode) for tensor in tensors}
     try:
         twin = copy.deepcopy(module, dict[int, Any](shadows))
-    except Exception:  # a layer may hold anything, and what cannot be copied is not run
-        return None
-    for part in twin.modules():
-        part._forward_hooks.clear()
-        part._forward_pre_hooks.clear()
+    except Exception as error:
+        raise _CannotCopyError from error
     with _quiet(), mode or contextlib.nullcontext(), torch.no_grad():
-        hidden = torch.empty(example.shape, dtype=example.dtype, device=device)
-        output = hidden_of(twin(hidden))
-    return output.shape if isinstance(output, Tensor) else None
+        return twin(torch.empty(example.shape, dtype=example.dtype, device=device))
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ from depthgraph.nn.checks import check_layers, check_shapes
 from depthgraph.nn.inputs import Constants, Input, bind_constants, choose_inputs
 from depthgraph.nn.module import RoutedModule
 from depthgraph.nn.runtime import device_of, hidden_of, moved_to
-from depthgraph.nn.signature import LayerSignature, Returns, read_signature
+from depthgraph.nn.signature import LayerSignature, Returns, kind_of, read_signature
 from depthgraph.route import Execution, Route
 from depthgraph.verify import route_of
 
@@ -54,13 +54,14 @@ def compile(
         per_execution: returns constants for an execution, parameter → value; they stand in the generated code
             and take the place of inputs there.
         returns: whether layers return the hidden state (`tensor`) or a tuple that starts with it (`tuple`).
-            `auto` reads their annotations, and looks at run time where these say nothing.
+            `auto` reads their annotations, and looks at run time where these say nothing. An annotation is
+            believed even where a hook changes what comes out: say `tuple` for hooks that make tuples.
         allow_shared: whether one module object may be several layers.
         example: a hidden state (of the meta device, if you like) to check the layers' shapes with.
 
     Raises:
         CompileError: `not-a-route`, `bad-layers`, `layer-count`, `shared-layer`, `layer-inputs`,
-            `bad-constant` or `layer-shape`.
+            `bad-constant`, `layer-shape` or `layer-output`.
         GraphError: the networkx graph breaks rules.
 
     Examples:
@@ -82,7 +83,7 @@ def compile(
     constants = bind_constants(route, signatures, per_execution)
     chosen = choose_inputs(route, signatures, constants, inputs)
     if example is not None:
-        check_shapes(example, running, signatures)
+        check_shapes(example, running, signatures, returns)
     moves = len({device_of(module) for module in running.values()} - {None}) > 1
     writer = _Writer(signatures, chosen, returns, moves)
     return RoutedModule.build(route, nn.ModuleList(modules), writer.write(route, constants))
@@ -146,14 +147,15 @@ class _Writer:
         if self.moves:
             hidden = self._call(moved_to, self._layer(layer), hidden)
         node = self.graph.create_node("call_module", target, (hidden,), {**given, **bound}, name=execution.name)
-        node.meta["execution"] = execution
-        match signature.returns if self.returns == "auto" else self.returns:
+        returns = kind_of(signature, self.returns)
+        node.meta.update(execution=execution, returns=returns)
+        match returns:
             case "tensor":
                 return node
             case "tuple":
                 return self.graph.call_function(operator.getitem, (node, 0))
             case "auto":
-                return self._call(hidden_of, node)
+                return self._call(hidden_of, node, signature.title)
 
     def _input(self, name: str, layer: int) -> fx.Node:
         """Return the node of an input, on the layer's device: all executions of a layer share the move."""
@@ -166,7 +168,7 @@ class _Writer:
     def _layer(self, layer: int) -> fx.Node:
         return self.graph.create_node("get_attr", f"layers.{layer - 1}", name=f"layer_{layer}")
 
-    def _call(self, function: Callable[..., Any], *arguments: fx.Node) -> fx.Node:
+    def _call(self, function: Callable[..., Any], *arguments: fx.Node | str) -> fx.Node:
         node = self.graph.call_function(function, arguments)
         node.meta["is_wrapped"] = True  # fx then keeps the call when the generated code is traced again
         return node

@@ -13,7 +13,7 @@ from depthgraph.route import Route
 COMPILED_PREFIX = "_orig_mod."
 
 #: The entries of `node.meta` that are stored: what this package put there.
-STORED_META = ("execution", "is_wrapped")
+STORED_META = ("execution", "returns", "is_wrapped")
 
 
 class RoutedModule(fx.GraphModule):

@@ -1,15 +1,57 @@
 """The few functions that generated code calls. They look at values, so fx must not trace into them."""
 
-from typing import Any
+from typing import Any, assert_never
 
 import torch
-from torch import fx, nn
+from torch import Tensor, fx, nn
+
+from depthgraph.errors import CompileError
+from depthgraph.nn.signature import Returns
 
 
 @fx.wrap
-def hidden_of(output: Any) -> Any:
-    """Return the hidden state that a layer returned: element 0 of a tuple or list, anything else itself."""
-    return output[0] if isinstance(output, (tuple, list)) else output
+def hidden_of(output: Any, title: str = "a layer") -> Any:
+    """Return the hidden state that a layer returned: a tensor itself, or element 0 of a tuple or list.
+
+    Args:
+        output: what the layer returned.
+        title: how the message names the layer.
+
+    Raises:
+        CompileError: `layer-output` for anything else, before it fails inside the next layer.
+    """
+    if isinstance(output, Tensor):
+        return output
+    if isinstance(output, (tuple, list)) and output and isinstance(output[0], Tensor):
+        return output[0]
+    raise not_hidden(output, title)
+
+
+def not_hidden(output: Any, title: str) -> CompileError:
+    """Return the error for a layer that returns no hidden state."""
+    found = type(output).__name__
+    if isinstance(output, (tuple, list)):
+        found += f" that starts with {type(output[0]).__name__}" if output else " without elements"
+    elif isinstance(output, dict):
+        found += f" with keys {', '.join(map(repr, output))}"
+    return CompileError(
+        "layer-output",
+        f"{title} returned neither a hidden state nor a tuple that starts with one; found {found}",
+        help="give a layer whose forward returns the hidden state itself; "
+        'returns="tensor" passes on whatever layers return, returns="tuple" its element 0',
+    )
+
+
+def taken_from(output: Any, returns: Returns, title: str) -> Any:
+    """Return what flows on from a layer in generated code that was written for this kind of return."""
+    match returns:
+        case "tensor":
+            return output
+        case "tuple":
+            return output[0]
+        case "auto":
+            return hidden_of(output, title)
+    assert_never(returns)
 
 
 @fx.wrap

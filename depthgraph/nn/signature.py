@@ -58,14 +58,13 @@ def read_signature(number: int, layer: nn.Module) -> LayerSignature:
         CompileError: `bad-layers` when there is no forward; `layer-inputs` when it takes no hidden state, or
             needs a second argument that can only be given by position.
     """
+    title = title_of(number, layer)
     layer = unwrapped(layer)
-    title = f"layer {number} ({type(layer).__name__})"
     forward = layer.forward
     if getattr(forward, "__func__", None) is nn.Module.forward:
         raise CompileError("bad-layers", f"{title} has no forward", help="give modules that can be called")
-    try:
-        parameters = list(inspect.signature(forward).parameters.values())
-    except (ValueError, TypeError):  # written in C, or scripted: it takes what the caller names
+    parameters = _parameters(forward)
+    if parameters is None:  # written in C: it takes what the caller names
         return LayerSignature(title, is_open=True)
     if not parameters or parameters[0].kind in (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD):
         raise CompileError(
@@ -74,6 +73,36 @@ def read_signature(number: int, layer: nn.Module) -> LayerSignature:
             help="the hidden state is given as the first positional argument",
         )
     return _sorted_out(title, parameters, return_kind(forward))
+
+
+def title_of(number: int, layer: nn.Module) -> str:
+    """Return how messages name a layer. TorchScript's classes hold the name of the one that was scripted.
+
+    Examples:
+        >>> title_of(2, nn.Linear(8, 8))
+        'layer 2 (Linear)'
+    """
+    layer = unwrapped(layer)
+    return f"layer {number} ({getattr(layer, 'original_name', type(layer).__name__)})"
+
+
+def _parameters(forward: Callable[..., Any]) -> list[inspect.Parameter] | None:
+    """Return the parameters of a forward without `self`; None where they cannot be known."""
+    try:
+        return list(inspect.signature(forward).parameters.values())
+    except (ValueError, TypeError):
+        schema = getattr(forward, "schema", None)
+    if schema is None:
+        return None
+    # a traced forward, or one of a scripted file that was loaded: it has TorchScript's own signature
+    return [
+        inspect.Parameter(
+            one.name,
+            inspect.Parameter.POSITIONAL_OR_KEYWORD,
+            default=one.default_value if one.has_default_value() else inspect.Parameter.empty,
+        )
+        for one in schema.arguments[1:]
+    ]
 
 
 def _sorted_out(title: str, parameters: list[inspect.Parameter], returns: Returns) -> LayerSignature:
@@ -107,6 +136,11 @@ def _refuse_required_by_position(title: str, parameter: inspect.Parameter) -> No
         )
 
 
+def kind_of(signature: LayerSignature, returns: Returns) -> Returns:
+    """Return what a layer returns: the caller's word, or that of its annotation where the caller says `auto`."""
+    return signature.returns if returns == "auto" else returns
+
+
 def return_kind(forward: Callable[..., Any]) -> Returns:
     """Return what the annotation of a forward says that it returns.
 
@@ -126,5 +160,9 @@ def return_kind(forward: Callable[..., Any]) -> Returns:
 
 def unwrapped(layer: nn.Module) -> nn.Module:
     """Return the module inside the wrapper that `torch.compile(layer)` makes; other modules as they are."""
-    inner = layer._modules.get("_orig_mod")
-    return layer if inner is None else inner
+    return layer._modules["_orig_mod"] or layer if is_wrapper(layer) else layer
+
+
+def is_wrapper(layer: nn.Module) -> bool:
+    """Return whether a module is what `torch.compile(layer)` makes. A scripted module's dict knows `in`, not `get`."""
+    return "_orig_mod" in layer._modules
