@@ -3,6 +3,7 @@
 import copy
 import pickle
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -215,3 +216,39 @@ def test_a_model_without_one_compiled_route_is_refused():
     two = nn.ModuleDict({"a": model_of([1]), "b": model_of([1])})
     with pytest.raises(CompileError, match="found 'a', 'b'"), capture(two):
         pass
+
+
+def test_executions_are_named_by_any_pair_of_integers():
+    model = model_of([1, 2, 1])
+    for executions in ([[1, 2]], [(np.int64(1), torch.tensor(2))], np.array([[1, 2]]).tolist(), iter([(1, 2)])):
+        with capture(model, executions) as seen:
+            model(torch.randn(2, WIDTH))
+        assert list(seen) == [(1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("executions", "words"),
+    [
+        (5, "executions are given one by one; found 5"),
+        ("L1.1", "executions are given one by one; found 'L1.1'"),
+        ({(1, 1): None}, "executions are given one by one"),
+        ((1, 2), "no execution is 1"),
+        ([[1]], "no execution is [1]"),
+        ([[[1], [2]]], "no execution is [[1], [2]]"),
+        ([{1, 2}], "executions are (layer, visit)"),
+        ([(1.0, 1)], "executions are (layer, visit)"),
+        ([None], "no execution is None"),
+    ],
+)
+def test_executions_of_another_kind_are_refused(executions, words):
+    with pytest.raises(CompileError) as caught, capture(model_of([1, 2, 1]), executions):
+        pass
+    assert caught.value.code == "unknown-execution"
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("model", [5, None, "model", [nn.Linear(2, 2)]])
+def test_something_that_is_no_module_cannot_be_captured(model):
+    with pytest.raises(CompileError, match="one compiled route is needed") as caught, capture(model):
+        pass
+    assert caught.value.code == "no-compiled-route"
