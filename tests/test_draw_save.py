@@ -140,6 +140,45 @@ def test_a_folder_that_does_not_exist_is_named(tmp_path):
     assert (caught.value.code, caught.value.message) == ("missing-file", message)
 
 
+@pytest.mark.parametrize("name", ["folder.svg", "a\0b.svg", "a" * 300 + ".svg", "file/a.svg", "a\0b/a.svg"])
+def test_a_place_where_no_file_can_be_written_is_refused(tmp_path, name):
+    (tmp_path / "folder.svg").mkdir()
+    (tmp_path / "file").touch()
+    with pytest.raises(dg.DrawError) as caught:
+        save(ROUTE, tmp_path / name)
+    assert caught.value.code == "missing-file"
+    assert caught.value.help
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "folder.svg"]
+
+
+def test_a_file_system_that_takes_no_files_is_named():
+    with pytest.raises(dg.DrawError, match=r"cannot write '/proc/x\.svg'"):
+        save(ROUTE, "/proc/x.svg")
+
+
+def test_the_graph_of_a_route_is_drawn_as_the_route(tmp_path):
+    graph = dg.graph(ROUTE)
+    for view in ("folded", "unrolled", "staircase"):
+        assert draw(graph, view).source == draw(ROUTE, view).source
+        assert save(graph, tmp_path / "a.dot", view).read_bytes() == save(ROUTE, tmp_path / "b.dot", view).read_bytes()
+
+
+@pytest.mark.parametrize("given", ["lft(5)", dg.parse("lft(5)"), None, [1, 2], object()])
+def test_what_is_no_route_is_not_drawn(tmp_path, given):
+    for call in (lambda: draw(given), lambda: draw(given, "staircase"), lambda: save(given, tmp_path / "a.svg")):
+        with pytest.raises(dg.DrawError) as caught:
+            call()
+        assert caught.value.code == "not-a-route"
+        assert "dg.route(text)" in caught.value.help
+
+
+def test_a_graph_that_breaks_rules_is_not_drawn():
+    graph = dg.graph(ROUTE)
+    graph.remove_node("L1.1")
+    with pytest.raises(dg.GraphError):
+        draw(graph)
+
+
 def test_a_file_is_never_half_written(tmp_path, monkeypatch):
     target = tmp_path / "r.dot"
     target.write_text("before")
@@ -149,7 +188,7 @@ def test_a_file_is_never_half_written(tmp_path, monkeypatch):
         raise OSError("disk full")
 
     monkeypatch.setattr(Path, "write_bytes", fail)
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(dg.DrawError, match="disk full"):
         save(ROUTE, target)
     assert [p.name for p in tmp_path.iterdir()] == ["r.dot"]
     assert target.read_text() == "before"

@@ -1,10 +1,12 @@
 """The pictures there are: which views, in which formats; drawing and saving them."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from errno import EISDIR
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from depthgraph.draw.folded import folded_dot
 from depthgraph.draw.labels import Names
@@ -15,8 +17,11 @@ from depthgraph.draw.staircase_text import staircase_text
 from depthgraph.draw.unrolled import unrolled_dot
 from depthgraph.errors import DrawError
 from depthgraph.route import Route
+from depthgraph.verify import route_of
 
 if TYPE_CHECKING:
+    import networkx as nx
+
     from depthgraph.draw.picture import GraphvizPicture, SvgPicture
 
 View = Literal["folded", "unrolled", "staircase"]
@@ -51,11 +56,13 @@ PICTURES: Mapping[tuple[str, str], Drawer] = {
 DEFAULT_VIEWS: Mapping[str, str] = {"txt": "staircase"}
 
 
-def draw(route: Route, view: View = "folded", *, names: Names | None = None) -> "GraphvizPicture | SvgPicture":
+def draw(
+    route: "Route | nx.DiGraph[Any]", view: View = "folded", *, names: Names | None = None
+) -> "GraphvizPicture | SvgPicture":
     """Draw a route as a value that shows itself in a notebook.
 
     Args:
-        route: the route.
+        route: the route, or its graph.
         view: `folded` has a node per layer and walks loops once, `unrolled` a node per execution, `staircase`
             positions across and layers up.
         names: labels for the layers, a mapping from their numbers or one for each; `L1` … without.
@@ -64,10 +71,12 @@ def draw(route: Route, view: View = "folded", *, names: Names | None = None) -> 
         a `graphviz.Source`, for the staircase a value with the SVG text; both have it as `source`.
 
     Raises:
-        DrawError: `unknown-view`; `too-large-to-draw` with the views that would fit.
+        DrawError: `unknown-view`; `too-large-to-draw` with the views that would fit; `not-a-route`.
+        GraphError: the graph breaks rules.
     """
     from depthgraph.draw.picture import GraphvizPicture, SvgPicture
 
+    route = _as_route(route)
     if view == "staircase":
         return SvgPicture(staircase_svg(route, names))
     if view not in DOT:
@@ -75,13 +84,18 @@ def draw(route: Route, view: View = "folded", *, names: Names | None = None) -> 
     return GraphvizPicture(DOT[view](route, names))
 
 
-def save(route: Route, path: str | os.PathLike[str], view: View | None = None, names: Names | None = None) -> Path:
+def save(
+    route: "Route | nx.DiGraph[Any]",
+    path: str | os.PathLike[str],
+    view: View | None = None,
+    names: Names | None = None,
+) -> Path:
     """Save a picture of a route, in the format that the path's ending names.
 
     The file appears whole or not at all: it is written beside its place and then moved there.
 
     Args:
-        route: the route.
+        route: the route, or its graph.
         path: ends in `.svg`, `.png`, `.pdf`, `.dot`, `.mmd` (Mermaid) or `.txt`.
         view: as in `draw`; `folded` by default, for `.txt` `staircase`.
         names: as in `draw`.
@@ -91,16 +105,30 @@ def save(route: Route, path: str | os.PathLike[str], view: View | None = None, n
 
     Raises:
         DrawError: `unknown-view`, for a view or an ending that does not exist, or not together; `missing-file`,
-            for a folder that does not exist; `missing-dot`; `too-large-to-draw`.
+            for a folder that does not exist or a file that cannot be written; `missing-dot`;
+            `too-large-to-draw`; `not-a-route`.
+        GraphError: the graph breaks rules.
     """
+    route = _as_route(route)
     target = Path(path)
     drawer = _drawer(target, view)
-    if not target.parent.is_dir():
-        message = f"the folder {target.parent} does not exist, so {target.name} cannot be saved in it"
-        raise DrawError("missing-file", message, help="make the folder first")
+    with _refusals(target):
+        _check_place(target)
     picture = drawer(route, names)
-    _write(target, picture.encode() if isinstance(picture, str) else picture)
+    with _refusals(target):
+        _write(target, picture.encode() if isinstance(picture, str) else picture)
     return target
+
+
+def _as_route(route: "Route | nx.DiGraph[Any]") -> Route:
+    if isinstance(route, Route):
+        return route
+    import networkx as nx
+
+    if isinstance(route, nx.Graph):
+        return route_of(route)
+    message = f"a {type(route).__name__} is given where a route is needed"
+    raise DrawError("not-a-route", message, help="dg.route(text) makes a route from a spec")
 
 
 def _drawer(target: Path, view: str | None) -> Drawer:
@@ -118,6 +146,26 @@ def _drawer(target: Path, view: str | None) -> Drawer:
     message = f"there is no {chosen} view as .{format}"
     suggestion = f"as .{format} there is {' or '.join(views)}; a {chosen} view can end in {', '.join(formats)}"
     raise DrawError("unknown-view", message, help=suggestion)
+
+
+@contextmanager
+def _refusals(target: Path) -> Iterator[None]:
+    """Turn what the system says about a file into our error; a name with a NUL is a ValueError there."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        help = "name a file in a folder that you may write to"
+        raise DrawError("missing-file", f"cannot write {str(target)!r}: {reason}", help=help) from None
+
+
+def _check_place(target: Path) -> None:
+    """Refuse what can be known before anything is drawn."""
+    if target.is_dir():
+        raise IsADirectoryError(EISDIR, "it is a folder")
+    if not target.parent.is_dir():
+        message = f"the folder {target.parent} does not exist, so {target.name} cannot be saved in it"
+        raise DrawError("missing-file", message, help="make the folder first")
 
 
 def _write(target: Path, content: bytes) -> None:
