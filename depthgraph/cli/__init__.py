@@ -14,13 +14,11 @@ from depthgraph.errors import DepthGraphError
 
 HELP = (
     "Which layers of a transformer run, in which order, how often.\n\n"
-    "A SPEC is one line of the route language: `lft(5)`, `ilr[4,2,1,1]`, `block(2..4)x2`; `-` reads it from standard "
-    'input. Names of it are bound after it: depthgraph show "1..2 (3..6)x r 7..8" r=4\n\n'
+    "A SPEC is a text of the route language: `lft(5)`, `ilr[4,2,1,1]`, `block(2..4)x2`; `-` reads one from standard "
+    "input, and for `check` one from each line. Names of it are bound after it: "
+    'depthgraph show "1..2 (3..6)x r 7..8" r=4\n\n'
     "Exit status: 0, 1 for an invalid route or file, 2 for wrong usage."
 )
-
-#: Kinds of error that say how a command was called, not what a route means.
-USAGE = {"unknown-view", "missing-file", "missing-folder", "missing-package", "missing-dot", "wrong-usage"}
 
 app = typer.Typer(help=HELP, no_args_is_help=True, add_completion=True, pretty_exceptions_enable=False)
 for command in (check, show, draw, schemes, train):
@@ -51,10 +49,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         app(args=None if arguments is None else list(arguments))
     except DepthGraphError as error:
-        from depthgraph.cli.console import report
+        from depthgraph.cli.console import report, status
 
         report(error)
-        sys.exit(2 if error.code in USAGE else 1)
+        sys.exit(status(error))
     except BrokenPipeError:
         # the reader has gone (`depthgraph schemes | head`): nothing is left to say, not even at exit
         sys.stderr.close()

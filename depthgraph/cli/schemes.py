@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from depthgraph.cli.console import console, data, data_json, plain_table, show_table
+from depthgraph.cli.console import console, data, data_json, plain, show_table
 from depthgraph.cli.inputs import JsonOption
 from depthgraph.errors import ConfigError
 from depthgraph.schemes import Scheme, library
@@ -30,11 +30,8 @@ def schemes(name: NameArgument = None, as_json: JsonOption = False) -> None:
 
 
 def _list(chosen: list[Scheme]) -> None:
-    table = plain_table(["scheme", "E", "what it runs", "source"])
-    table.columns[0].no_wrap = True
-    for scheme in chosen:
-        table.add_row(scheme.signature, scheme.executions, scheme.summary.partition(":")[0], scheme.origin)
-    show_table(table)
+    rows = ((each.signature, each.executions, each.summary.partition(":")[0], each.origin) for each in chosen)
+    show_table(["scheme", "E", "what it runs", "source"], rows)
 
 
 def _full(scheme: Scheme) -> None:
@@ -42,7 +39,8 @@ def _full(scheme: Scheme) -> None:
     from depthgraph.expand import route_from_text
 
     data(f"{scheme.text}\n\n{scheme.summary}\n\nE = {scheme.executions}\nsource: {scheme.origin}\n")
-    data(f"{scheme.example}:\n{staircase_text(route_from_text(scheme.example), width=console().width)}")
+    picture = staircase_text(route_from_text(scheme.example), width=console().width, ascii=plain())
+    data(f"{scheme.example}:\n{picture}")
 
 
 def _as_data(scheme: Scheme) -> dict[str, object]:

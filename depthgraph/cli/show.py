@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 import typer
 
 from depthgraph.cli import stages
-from depthgraph.cli.console import console, data, data_json
+from depthgraph.cli.console import console, data, data_json, plain
 from depthgraph.cli.inputs import BindingArguments, JsonOption, SpecArgument, check_all_used, read_bindings, read_one
 
 EmitOption = Annotated[
@@ -31,4 +31,4 @@ def show(
     elif as_json:
         data_json(stages.measures(tree, route))
     else:
-        data(stages.summary(tree, route, console().width))
+        data(stages.summary(tree, route, console().width, ascii=plain()))

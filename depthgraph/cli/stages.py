@@ -29,7 +29,7 @@ def measures(spec: RouteSpec, route: Route) -> dict[str, Any]:
     }
 
 
-def summary(spec: RouteSpec, route: Route, width: int) -> str:
+def summary(spec: RouteSpec, route: Route, width: int, *, ascii: bool = False) -> str:
     """Return what a spec means, for a reader."""
     from depthgraph.draw.staircase_text import staircase_text
 
@@ -44,7 +44,7 @@ def summary(spec: RouteSpec, route: Route, width: int) -> str:
     text = "\n".join(_row(title, value, width) for title, value in rows)
     if route.execution_depth > LISTED:
         return f"{text}\n\n{route.execution_depth:,} executions are too many to draw here"
-    return f"{text}\n\n{staircase_text(route, width=width)}"
+    return f"{text}\n\n{staircase_text(route, width=width, ascii=ascii)}"
 
 
 def _row(title: str, value: str, width: int) -> str:
