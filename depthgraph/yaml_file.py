@@ -1,7 +1,7 @@
 """YAML files that remember where each value stands, so that an error in a spec shows its place in the file."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,24 @@ from depthgraph.source import Source, Span
 
 Keys = tuple[str | int, ...]
 
+#: Tags: of `<<`; of a string; of the lone `=`, which as a key is a string.
+MERGE, TEXT, SIGN = (f"tag:yaml.org,2002:{name}" for name in ("merge", "str", "value"))
+
+
+@dataclass(frozen=True)
+class Value:
+    """A value that stands behind some key.
+
+    Attributes:
+        keys: the keys, as they are written, and list indexes that lead to it.
+        node: it.
+        around: the mappings that it stands in, the outermost first.
+    """
+
+    keys: Keys
+    node: yaml.Node
+    around: tuple[yaml.MappingNode, ...]
+
 
 @dataclass(frozen=True)
 class Document:
@@ -22,6 +40,7 @@ class Document:
         name: the file's name, as it stands in errors.
         text: the whole file.
         data: what it says, as plain dicts, lists and scalars; None for an empty file.
+        root: the same as nodes with their places, what `<<` merges written out; None for an empty file.
     """
 
     name: str
@@ -35,27 +54,34 @@ class Document:
         Args:
             keys: the keys and list indexes that lead to it.
         """
-        node = self._node(keys)
-        assert isinstance(node, yaml.ScalarNode), keys
+        return self.source_at(self._node(keys))
+
+    def source_at(self, node: yaml.Node) -> Source:
+        """Return the text of a scalar, with its place in the file."""
+        assert isinstance(node, yaml.ScalarNode), node
         start, end = node.start_mark.index, node.end_mark.index
         return Source(node.value, self.name, self.text, tuple(_offsets(node.value, self.text, start, end)))
 
     def place_of(self, keys: Keys, *, of_key: bool = False) -> tuple[Source, Span]:
         """Return the place of a value, or of its key; of what is around it, if it is not there."""
-        source = Source(self.text, self.name)
         while keys:
             try:
-                node = self._node(keys, of_key=of_key)
+                return self.place_at(self._node(keys, of_key=of_key))
             except KeyError:
                 keys = keys[:-1]
-            else:
-                end = max(node.start_mark.index + 1, len(self.text[: node.end_mark.index].rstrip()))
-                return source, Span(node.start_mark.index, end)
-        return source, Span(0, 0)
+        return Source(self.text, self.name), Span(0, 0)
 
-    def strings(self, key: str) -> Iterator[Keys]:
-        """Yield where the values of a key stand, at any depth, in the order of the file."""
-        yield from _find(self.data, key, (), set())
+    def place_at(self, node: yaml.Node) -> tuple[Source, Span]:
+        """Return the place of a node."""
+        end = max(node.start_mark.index + 1, len(self.text[: node.end_mark.index].rstrip()))
+        return Source(self.text, self.name), Span(node.start_mark.index, end)
+
+    def values(self, key: str) -> Iterator[Value]:
+        """Yield the values that stand behind a key, at any depth, in the order of the file.
+
+        A value that several aliases name is one place in the file, and comes once.
+        """
+        yield from _find(self.root, key, (), (), set())
 
     def _node(self, keys: Keys, *, of_key: bool = False) -> yaml.Node:
         node, named = self.root, self.root
@@ -63,7 +89,7 @@ class Document:
             if isinstance(node, yaml.SequenceNode) and isinstance(key, int) and key < len(node.value):
                 named = node = node.value[key]
             elif isinstance(node, yaml.MappingNode):
-                named, node = _entry(node, key)
+                named, node = entry(node, key) or (None, None)
             else:
                 raise KeyError(keys)
         found = named if of_key else node
@@ -80,11 +106,12 @@ def read_yaml(path: str | Path) -> Document:
     """
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise ConfigError("missing-file", f"cannot read {path}: {reason}") from None
     except UnicodeDecodeError:
         raise ConfigError("invalid-yaml", f"{path} is not text in UTF-8") from None
+    except (OSError, ValueError) as error:
+        # ValueError: a name that no file can have, with a NUL or with letters that this locale lacks
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ConfigError("missing-file", f"cannot read {path}: {reason}") from None
     return parse_yaml(text, str(path))
 
 
@@ -92,8 +119,8 @@ def parse_yaml(text: str, name: str) -> Document:
     """Parse the text of a YAML file; `read_yaml` reads one."""
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
-        _refuse_twins(root, text, name)
-        data = yaml.load(text, Loader=yaml.SafeLoader)
+        _write_out(root, text, name)
+        data = built(root)
     except yaml.MarkedYAMLError as error:
         raise _invalid(error, text, name) from None
     except (yaml.YAMLError, ValueError, OverflowError, TypeError, AttributeError) as error:
@@ -109,11 +136,26 @@ def _invalid(error: yaml.MarkedYAMLError, text: str, name: str) -> ConfigError:
     at = min(mark.index, len(text)) if mark else 0
     message = f"this is not valid YAML: {error.problem or error.context}"
     help = "quote the value if it has a `: ` or begins with one of [ { * & ! % @ > |"
+    if error.problem == "but found another document":
+        message, help = "a second YAML document begins here", "put it into a file of its own, or delete it"
     return ConfigError("invalid-yaml", message, Source(text, name), Span(at, at + 1), help=help)
 
 
-def _refuse_twins(root: yaml.Node | None, text: str, name: str) -> None:
-    """Refuse a key that stands twice in one mapping: YAML loaders keep the last one and say nothing."""
+def built(node: yaml.Node | None) -> Any:
+    """Return what a node says, as plain dicts, lists and scalars."""
+    return None if node is None else yaml.SafeLoader("").construct_document(node)
+
+
+def entry(mapping: yaml.MappingNode, wanted: str | int) -> tuple[yaml.Node, yaml.Node] | None:
+    """Return the nodes of a key and its value; None where it is not there."""
+    return next((pair for pair in mapping.value if _identity(pair[0]) == wanted), None)
+
+
+def _write_out(root: yaml.Node | None, text: str, name: str) -> None:
+    """Refuse keys that stand twice, and write out merges; each node once, in the order of the file.
+
+    An alias stands behind what it names, so what a mapping merges by one has been written out before.
+    """
     todo, seen = [root], set[int]()
     while todo:
         node = todo.pop()
@@ -121,36 +163,65 @@ def _refuse_twins(root: yaml.Node | None, text: str, name: str) -> None:
             continue
         seen.add(id(node))
         if isinstance(node, yaml.SequenceNode):
-            todo += node.value
+            todo += reversed(node.value)
         elif isinstance(node, yaml.MappingNode):
-            keys: set[tuple[str, str]] = set()
-            for key, value in node.value:
-                if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
-                    if (key.tag, key.value) in keys:
-                        span = Span(key.start_mark.index, key.end_mark.index)
-                        message = f"the key `{key.value}` stands here for the second time"
-                        raise ConfigError("invalid-yaml", message, Source(text, name), span, help="delete one of them")
-                    keys.add((key.tag, key.value))
-                todo += [key, value]
+            todo += [child for pair in reversed(node.value) for child in reversed(pair)]
+            _refuse_twins(node, text, name)
+            _merge(node)
 
 
-def _entry(node: yaml.MappingNode, wanted: str | int) -> tuple[yaml.Node, yaml.Node]:
-    for key, value in node.value:
-        if isinstance(key, yaml.ScalarNode) and key.value == str(wanted):
-            return key, value
-    raise KeyError(wanted)
+def _refuse_twins(mapping: yaml.MappingNode, text: str, name: str) -> None:
+    """Refuse a key that stands twice in one mapping: YAML loaders keep the last one and say nothing."""
+    keys: set[Any] = set()
+    for key, _ in mapping.value:
+        if isinstance(key, yaml.ScalarNode) and key.tag != MERGE:
+            if _identity(key) in keys:
+                span = Span(key.start_mark.index, key.end_mark.index)
+                message = f"the key `{key.value}` stands here for the second time"
+                raise ConfigError("invalid-yaml", message, Source(text, name), span, help="delete one of them")
+            keys.add(_identity(key))
 
 
-def _find(data: Any, key: str, path: Keys, around: set[int]) -> Iterator[Keys]:
-    if not isinstance(data, dict | list) or id(data) in around:
+def _merge(mapping: yaml.MappingNode) -> None:
+    """Put what `<<` names into a mapping, each key once: the mapping's own, then that of what is named first."""
+    merged = [value for key, value in mapping.value if key.tag == MERGE]
+    # first, for a mapping may name itself
+    mapping.value = [pair for pair in mapping.value if pair[0].tag != MERGE]
+    known = {_identity(key) for key, _ in mapping.value}
+    for value in reversed(merged):
+        for other in value.value if isinstance(value, yaml.SequenceNode) else [value]:
+            if not isinstance(other, yaml.MappingNode):
+                raise yaml.MarkedYAMLError(problem="`<<` names mappings only", problem_mark=other.start_mark)
+            _merge(other)
+            for pair in other.value:
+                if _identity(pair[0]) not in known:
+                    known.add(_identity(pair[0]))
+                    mapping.value.append(pair)
+
+
+def _identity(key: yaml.Node) -> Any:
+    """Return what makes a key equal to another one in a dict: 2 and 0x2 are one key, "2" is another."""
+    if not isinstance(key, yaml.ScalarNode):
+        return key
+    return key.value if key.tag in (TEXT, SIGN) else built(key)
+
+
+def _find(
+    node: yaml.Node | None, key: str, path: Keys, around: tuple[yaml.MappingNode, ...], seen: set[int]
+) -> Iterator[Value]:
+    if node is None or id(node) in seen:
         return
-    around = around | {id(data)}
-    pairs: Any = data.items() if isinstance(data, Mapping) else enumerate(data)
-    for name, value in pairs:
-        if name == key and isinstance(data, Mapping):
-            yield (*path, name)
-        elif isinstance(name, str | int):
-            yield from _find(value, key, (*path, name), around)
+    seen.add(id(node))
+    if isinstance(node, yaml.SequenceNode):
+        for index, item in enumerate(node.value):
+            yield from _find(item, key, (*path, index), around, seen)
+    elif isinstance(node, yaml.MappingNode):
+        for name, value in node.value:
+            keys = (*path, name.value if isinstance(name, yaml.ScalarNode) else "[…]")
+            if name.tag == TEXT and name.value == key:
+                yield Value(keys, value, (*around, node))
+            else:
+                yield from _find(value, key, keys, (*around, node), seen)
 
 
 def _offsets(value: str, text: str, start: int, end: int) -> Iterator[int]:

@@ -51,6 +51,95 @@ def test_a_file_binds_what_its_routes_need(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("text", "place", "message"),
+    [
+        ('N: "3"\nroute: 1..3\n', "1:4", "`N` is an integer"),
+        ("route: 1..3\nN: 3.0\n", "2:4", "`N` is an integer"),
+        ("a: {route: 1..3}\nN: yes\n", "2:4", "`N` is an integer"),
+        ("model: {parameter_depth: [3], route: 1..3}\n", "1:26", "`parameter_depth` is an integer"),
+        ("bindings: [r]\nroute: 1..3\n", "1:11", "`bindings` is a mapping from names to integers"),
+        ("bindings:\nroute: 1..3\n", "1:10", "`bindings` is a mapping from names to integers"),
+        ("bindings: {r: two}\nroute: (1..3)x r\n", "1:15", "`r` is an integer"),
+        ("bindings: {1: 2}\nroute: 1..3\n", "1:12", "what `bindings` binds is a name"),
+        ("bindings: {rr: 2}\na: {route: 1..3}\nb: {route: 1..3}", "1:12", "no route that these bindings are for has a name `rr`"),
+        ("a: {bindings: {r: 2}, route: 1..3}\nb: {route: (1..3)x r, bindings: {r: 2}}", "1:16", "has a name `r`"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("command", ["check", "show"])
+def test_what_binds_nothing_in_a_file_is_an_error_at_its_place(tmp_path, text, place, message, command):
+    path = tmp_path / "a.yaml"
+    path.write_text(text)
+    result = run(command, str(path))
+    assert result.returncode == 1
+    assert f"{path}:{place}: error[invalid-config]: " in result.stderr
+    assert result.stderr.count(message) == 1
+
+
+def test_bindings_of_a_file_are_for_the_routes_that_have_the_names(tmp_path):
+    path = tmp_path / "a.yaml"
+    path.write_text(
+        "bindings: {r: 2}\nruns:\n- route: 1..3\n- route: (1..3)x r\n- {route: (1..3)x r, bindings: {r: 3}}\n"
+    )
+    result = run("check", str(path), "--json")
+    assert [item["execution_depth"] for item in json.loads(result.stdout)] == [3, 6, 9]
+
+
+def test_a_spec_that_cannot_be_read_makes_no_binding_superfluous(tmp_path):
+    path = tmp_path / "a.yaml"
+    path.write_text("bindings: {r: 2}\nruns: [{route: 1..3}, {route: '(1..3) x'}]\n")
+    assert run("check", str(path)).stderr.count("error[") == 1
+
+
+@pytest.mark.parametrize("key", ["true", "0x2", "1.5", "null", "2020-01-01", "plain"])
+def test_a_route_is_checked_below_every_kind_of_key(tmp_path, key):
+    path = tmp_path / "a.yaml"
+    path.write_text(f"{key}: {{route: 1 2}}\nb: !!omap [{key}: {{route: 1 3}}]\nc: {{<<: {{route: 1 4}}}}\n")
+    result = run("check", str(path))
+    assert result.returncode == 1
+    assert result.stdout == f"ok  {path}: {key}.route  N=2 E=2  1..2\n"
+    assert result.stderr.count("error[unused-layer]") == 2
+
+
+TRAIN = "model: {preset: lft-2.5m, route: lft(6)}\nbatch: 2\nlength: 16\nsteps: 3\nout: runs/x\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "codes"),
+    [
+        ("", "", []),
+        ("batch: 2", "batch: x", ["invalid-config"]),
+        ("steps", "stepz", ["invalid-config"]),
+        ("lft(6)", "lft(7)", ["unknown-layer"]),
+        ("lft(6)", "1", ["invalid-config"]),
+        ("preset: lft-2.5m", "preset: lft-2.5m, parameter_depth: '6'", ["invalid-config"]),
+        ("batch: 2", "batch: x\nbindings: {q: 2}", ["invalid-config", "invalid-config"]),
+        ("out: runs/x", "out: runs/x\ndata: {text: nothing.txt}", ["missing-file"]),
+        ("batch: 2\nlength: 16\nsteps: 3\nout: runs/x\n", "seed: x\n", []),
+    ],
+)
+def test_a_training_config_is_checked_as_a_whole(tmp_path, old, new, codes):
+    path = tmp_path / "train.yaml"
+    path.write_text(TRAIN.replace(old, new))
+    result = run("check", str(path), "--json")
+    found = [item["error"]["code"] for item in json.loads(result.stdout) if not item["valid"]]
+    assert found == codes
+    assert result.returncode == (2 if "missing-file" in codes else bool(codes))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        (["missing.yaml"], 2),
+        (["missing.yaml", "1..2"], 2),
+        (["4..2", "missing.yaml", "1 x"], 2),
+        (["4..2", "1..2"], 1),
+    ],
+)
+def test_the_exit_status_of_check_is_that_of_the_worst_error(arguments, status):
+    assert run("check", *arguments).returncode == status
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("route: 1\n", 'a.yaml:1:8: error[invalid-config]: a route is a spec, a string\n   1 | route: 1\n     |        ^\nhelp: quote a route that is a lone number: `route: "1"`'),
@@ -95,6 +184,7 @@ def test_check_as_json_has_the_errors_too():
         (["draw", "1"], "Missing option"),
         (["draw", "1", "-o", "a.xyz"], "unknown-view"),
         (["draw", "1", "-o", "no/such/folder/a.svg"], "does not exist"),
+        (["draw", "1", "-o", "/proc/a.svg"], "cannot write '/proc/a.svg'"),
         (["schemes", "lfd"], "did you mean `lft`?"),
         (["nothing"], "No such command"),
     ],
@@ -112,6 +202,68 @@ def test_standard_input_is_a_spec():
     broken = run("check", "-", stdin="1 2\n3 x\n")
     assert broken.returncode == 1
     assert broken.stderr.startswith("<stdin>:2:4: error[syntax]")
+
+
+def test_every_line_of_standard_input_is_a_spec_to_check():
+    result = run("check", "-", "r=2", stdin="lft(5)\n\n1 2 x r \n  1 3\n3 x")
+    assert result.returncode == 1
+    assert [line.split()[1] for line in result.stdout.splitlines()] == ["<stdin>:1", "<stdin>:3"]
+    errors = [line for line in result.stderr.splitlines() if line.startswith("<stdin>")]
+    assert [line.split(": ")[0] for line in errors] == ["<stdin>:4:3", "<stdin>:5:4"]
+    assert "of 4 failed" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["check", "show"])
+@pytest.mark.parametrize("text", ["", "\n \n"])
+def test_standard_input_without_a_spec_is_an_error(command, text):
+    result = run(command, "-", stdin=text)
+    assert result.returncode == 1
+    assert "<stdin>:1:1: error[empty-spec]" in result.stderr
+
+
+def raw(*arguments, stdin=b"", **environment):
+    env = {**os.environ, "COLUMNS": "100", **environment}
+    command = [sys.executable, "-m", "depthgraph", *arguments]
+    return subprocess.run(command, input=stdin, capture_output=True, env=env, check=False)
+
+
+@pytest.mark.parametrize("command", ["check", "show"])
+def test_standard_input_is_utf_8_with_or_without_a_mark(command):
+    marked = raw(command, "-", stdin=b"\xef\xbb\xbf1..2\r\n")
+    assert (marked.returncode, marked.stdout) == (0, raw(command, "-", stdin=b"1..2\n").stdout)
+    broken = raw(command, "-", stdin=b"1..2 \xff")
+    assert broken.returncode == 2
+    assert b"error[wrong-usage]: standard input is not text in UTF-8" in broken.stderr
+
+
+ASCII_LOCALE = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+
+
+@pytest.mark.parametrize(
+    "arguments", [["show", "lft(5)"], ["schemes"], ["schemes", "lft"], ["--help"], ["show", "--help"]]
+)
+@pytest.mark.parametrize("environment", [ASCII_LOCALE, {"PYTHONIOENCODING": "ascii"}])
+def test_an_ascii_stream_gets_ascii_pictures_and_frames(arguments, environment):
+    result = raw(*arguments, **environment)
+    assert result.returncode == 0
+    text = result.stdout.decode("ascii")
+    assert "?" not in text.replace("(?", "")
+    assert ("#   #" in text) == (arguments in (["show", "lft(5)"], ["schemes", "lft"]))
+
+
+def test_signs_in_arguments_are_utf_8_in_an_ascii_locale_too():
+    result = raw("show", "2×3", **ASCII_LOCALE)
+    assert result.returncode == 1
+    assert result.stderr.startswith(b"<spec>:1:2: error[bad-character]: `x` (MULTIPLICATION SIGN)")
+    assert b"\n     |  ^\n" in result.stderr
+    assert raw("show", b"1..2 \xff", **ASCII_LOCALE).stderr.startswith(b"<spec>:1:6: error[bad-character]")
+
+
+def test_a_file_with_a_name_in_utf_8_is_found_in_an_ascii_locale(tmp_path):
+    (tmp_path / "é.yaml").write_text("route: 1..2\n")
+    assert raw("check", str(tmp_path / "é.yaml"), **ASCII_LOCALE).returncode == 0
+    assert raw("draw", "1..2", "-o", str(tmp_path / "é.dot"), **ASCII_LOCALE).returncode == 0
+    assert (tmp_path / "é.dot").exists()
 
 
 def test_show_prints_measures_and_a_staircase():
@@ -191,6 +343,27 @@ def test_schemes_lists_the_library():
     assert all(scheme.signature in result.stdout for scheme in dg.schemes().values())
     assert [entry["name"] for entry in json.loads(run("schemes", "--json").stdout)] == list(dg.schemes())
     assert "lft(n) = 1 (i i-1 i for i in 2..n-1)" in run("schemes", "lft").stdout
+
+
+@pytest.mark.parametrize("columns", ["0", "20", "40", "79", "80", "100", "200"])
+def test_no_width_cuts_the_list_of_schemes(columns):
+    text = run("schemes", COLUMNS=columns).stdout
+    words = {word for scheme in dg.schemes().values() for word in f"{scheme.executions} {scheme.origin}".split()}
+    if int(columns) >= 80:
+        words = {word for word in words if len(word) < 16}  # of a table, columns fold long words
+    assert all(word in text for word in words)
+    assert all(scheme.signature in text for scheme in dg.schemes().values())
+    assert ("what it runs:" in text) == (int(columns) < 80)
+
+
+@pytest.mark.parametrize("zeros", [0, 1, 19, 25, 5000])
+def test_zeros_before_a_number_change_nothing(zeros):
+    for value, depth in (("6", 6), ("10", 10)):
+        shown = run("show", "1..N", f"N={'0' * zeros}{value}", "--json")
+        assert json.loads(shown.stdout)["parameter_depth"] == depth
+    assert "is bound to -6" in run("show", "1..N", f"N=-{'0' * zeros}6").stderr
+    assert "is bound to 0" in run("show", "1..N", f"N={'0' * (zeros + 1)}").stderr
+    assert "error[bad-binding]" in run("show", "1..N", f"N={'0' * zeros}{'6' * 5000}").stderr
 
 
 def test_colour_follows_no_color(tmp_path):

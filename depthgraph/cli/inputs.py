@@ -1,11 +1,13 @@
 """What commands are given: specs, YAML files, standard input, and the bindings behind them."""
 
+import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Annotated, Any
+from io import StringIO
+from typing import Annotated
 
 import typer
 
@@ -17,7 +19,10 @@ from depthgraph.source import Source
 from depthgraph.syntax import RouteSpec
 
 SpecArgument = Annotated[
-    str, typer.Argument(metavar="SPEC", help="A route spec, a YAML file with one, or `-` for standard input.")
+    str,
+    typer.Argument(
+        metavar="SPEC", help="A route spec, a YAML file with one, or `-`: all of standard input is one spec."
+    ),
 ]
 BindingArguments = Annotated[
     list[str] | None,
@@ -25,11 +30,10 @@ BindingArguments = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
 
-BINDING = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(-?[0-9]+)")
+BINDING = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(-?)([0-9]+)")
 FILE_ENDINGS = (".yaml", ".yml")
-
-#: Keys beside `route` in a file that say N, in the order in which they are believed.
-DEPTH_KEYS = ("N", "parameter_depth")
+#: More digits than any limit lets through, and few enough for `int` to read.
+DIGITS = 20
 
 
 @dataclass(frozen=True)
@@ -46,12 +50,24 @@ class Given:
     source: Source
     bindings: Mapping[str, int] = field(default_factory=dict)
 
+    @property
+    def names(self) -> frozenset[str]:
+        """What may be bound: N, the free names of the spec, and those that it defines.
+
+        Raises:
+            SpecError: the text is not a spec.
+        """
+        return _names(parse(self.source))
+
     def route(self, bound: Mapping[str, int]) -> tuple[RouteSpec, Route]:
-        """Parse and expand it; of the caller's bindings it takes those whose names it has."""
+        """Parse and expand it; of the bindings of its file and of the caller it takes those whose names it has."""
         spec = parse(self.source)
-        names = {*spec.free_names, *(item.name for item in spec.definitions), "N"}
-        taken = {name: value for name, value in bound.items() if name in names}
-        return spec, expand(spec, {**self.bindings, **taken})
+        names = _names(spec)
+        return spec, expand(spec, {n: value for n, value in {**self.bindings, **bound}.items() if n in names})
+
+
+def _names(spec: RouteSpec) -> frozenset[str]:
+    return frozenset({"N", *spec.free_names, *(item.name for item in spec.definitions)})
 
 
 def read_bindings(words: Iterable[str]) -> dict[str, int]:
@@ -66,10 +82,10 @@ def read_bindings(words: Iterable[str]) -> dict[str, int]:
         if not found:
             help = "a binding is a name, `=` and an integer, as in N=6; quote a spec that has blanks"
             raise ConfigError("wrong-usage", f"`{word}` is not a binding", help=help)
-        name, value = found.groups()
+        name, sign, digits = found.groups()
         if name in bound:
             raise ConfigError("wrong-usage", f"`{name}` is bound twice", help="give one value to a name")
-        bound[name] = int(value[:20])
+        bound[name] = int(sign + (digits.lstrip("0")[:DIGITS] or "0"))
     return bound
 
 
@@ -82,91 +98,82 @@ def read_one(word: str) -> Given:
     """Return the one spec that a word stands for.
 
     Raises:
-        ConfigError: it is a file with no route, or with several.
+        ConfigError: it is a file with no route, or with several, or with wrong bindings.
     """
     given = list(read_all(word))
+    for item in given:
+        if isinstance(item, DepthGraphError):
+            raise item
     if len(given) > 1:
-        places = ", ".join(item.title for item in given)
+        places = ", ".join(item.title for item in given if isinstance(item, Given))
         raise ConfigError("wrong-usage", f"{word} has {len(given)} routes: {places}", help="give one of them as a spec")
+    assert isinstance(given[0], Given)
     return given[0]
 
 
-def read_all(word: str) -> Iterator[Given]:
-    """Yield the specs that a word stands for: itself, standard input, or every `route` in a YAML file."""
+def read_all(word: str, *, by_line: bool = False) -> Iterator[Given | ConfigError]:
+    """Yield the specs that a word stands for: itself, standard input, or every `route` in a YAML file.
+
+    Args:
+        word: what the command was given.
+        by_line: every line of standard input that is not empty is a spec, and not all of it one.
+    """
     if word == "-":
-        yield Given("standard input", Source(_standard_input(), "<stdin>"))
-    elif word.lower().endswith(FILE_ENDINGS):
-        yield from _in_file(word)
+        text = _standard_input()
+        yield from _lines(text) if by_line and text.strip() else [Given("standard input", Source(text, "<stdin>"))]
+    elif is_file(word):
+        from depthgraph.cli.files import routes_in
+
+        yield from routes_in(word)
     else:
-        yield Given(word, Source(word))
+        text = decoded(word)
+        yield Given(text, Source(text))
+
+
+def is_file(word: str) -> bool:
+    """Whether a word names a YAML file."""
+    return word.lower().endswith(FILE_ENDINGS)
+
+
+def decoded(word: str) -> str:
+    """Return a command's word as UTF-8, which it is also where the locale says ASCII and Python left bytes in it."""
+    try:
+        return os.fsencode(word).decode()
+    except UnicodeError:
+        return word
 
 
 def check_all_used(bound: Mapping[str, int], given: Iterable[Given]) -> None:
     """Refuse a binding whose name no spec has."""
-    names: set[str] = {"N"}
-    for item in given:
-        try:
-            spec = parse(item.source)
-        except DepthGraphError:
-            # a spec that cannot be read is reported on its own, and could have any name
-            return
-        names |= {*spec.free_names, *(definition.name for definition in spec.definitions)}
+    try:
+        names = frozenset({"N"}).union(*(item.names for item in given))
+    except DepthGraphError:
+        # a spec that cannot be read is reported on its own, and could have any name
+        return
     for name in bound:
         if name not in names:
-            close = get_close_matches(name, names, n=1)
-            help = f"did you mean `{close[0]}`?" if close else f"the names are {', '.join(sorted(names))}"
-            raise ConfigError("wrong-usage", f"no spec has a name `{name}` to bind", help=help)
+            raise ConfigError("wrong-usage", f"no spec has a name `{name}` to bind", help=meant(name, names))
+
+
+def meant(name: str, names: Iterable[str]) -> str:
+    """Return the help for a name that does not exist."""
+    known = sorted(names)
+    close = get_close_matches(name, known, n=1)
+    return f"did you mean `{close[0]}`?" if close else f"the names are {', '.join(known)}"
 
 
 def _standard_input() -> str:
     try:
-        return sys.stdin.read()
+        text = sys.stdin.buffer.read().decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise ConfigError("wrong-usage", "standard input is not text in UTF-8") from None
+        help = "save it as UTF-8; a spec itself is ASCII"
+        raise ConfigError("wrong-usage", "standard input is not text in UTF-8", help=help) from None
+    return StringIO(text, newline=None).read()
 
 
-def _in_file(path: str) -> Iterator[Given]:
-    from depthgraph.yaml_file import read_yaml
-
-    document = read_yaml(path)
-    places = list(document.strings("route"))
-    if not places:
-        source, span = document.place_of(())
-        raise ConfigError("invalid-config", f"there is no `route` in {path}", source, span, help="add `route: lft(5)`")
-    for keys in places:
-        value = _at(document.data, keys)
-        if not isinstance(value, str):
-            source, span = document.place_of(keys)
-            help = 'quote a route that is a lone number: `route: "1"`' if isinstance(value, int) else ""
-            raise ConfigError("invalid-config", "a route is a spec, a string", source, span, help=help)
-        title = f"{path}: {'.'.join(map(str, keys))}"
-        around = [_at(document.data, keys[:length]) for length in range(len(keys))]
-        yield Given(title, document.source_of(keys), _bindings(around))
-
-
-def _bindings(around: Iterable[Any]) -> dict[str, int]:
-    """Return what the mappings around a route bind: N beside it, `bindings` beside it or further out."""
-    bound: dict[str, int] = {}
-    for mapping in around:
-        if isinstance(mapping, Mapping):
-            bound.update(mapping["bindings"] if isinstance(mapping.get("bindings"), Mapping) else {})
-            bound.update(_depth(mapping))
-    return bound
-
-
-def _depth(mapping: Mapping[Any, Any]) -> dict[str, int]:
-    for key in DEPTH_KEYS:
-        if isinstance(mapping.get(key), int):
-            return {"N": mapping[key]}
-    if isinstance(mapping.get("preset"), str):
-        from depthgraph.decoder_config import PRESETS
-
-        preset = PRESETS.get(mapping["preset"])
-        return {"N": preset.parameter_depth} if preset else {}
-    return {}
-
-
-def _at(data: Any, keys: Iterable[Any]) -> Any:
-    for key in keys:
-        data = data[key]
-    return data
+def _lines(text: str) -> Iterator[Given]:
+    at = 0
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            yield Given(f"<stdin>:{number}", Source(line, "<stdin>", text, range(at, at + len(line) + 1)))
+        at += len(line) + 1
