@@ -1,8 +1,8 @@
 """Route → canonical text: the short spec that its operations alone determine.
 
 A route is cut into layers, ranges, repeats and comprehensions by dynamic programming over its length, so that the
-weights below add up to the least. What may repeat at a place is found by `repeats`; a body is cut in the same way,
-once for all bodies that are equal up to a shift.
+weights below add up to the least: the characters of the text, less what a reader gains by a form. What may repeat at
+a place is found by `repeats`; a body is cut in the same way, once for all bodies that are written alike.
 """
 
 from collections.abc import Iterator
@@ -26,11 +26,29 @@ from depthgraph.syntax import (
 )
 from depthgraph.syntax import Repeat as RepeatNode
 
-#: What the forms weigh for a reader, in thousandths so that the number of elements breaks ties.
-LAYER, RANGE, COMPREHENSION = 2001, 3001, 6000
+#: A character, in thousandths so that the number of elements breaks ties.
+CHARACTER = 1_000
 
-#: What a count adds: to one layer, and to a group. (`2x2 3..4` reads better than `2 2..4`.)
-COUNT, GROUP_COUNT = -100, 2000
+#: What an element weighs besides its numbers: the blank behind it; of a range, one of its two points too. So `1..2`
+#: is no longer than `1 2`, and is chosen.
+LAYER, RANGE = CHARACTER + 1, 2 * CHARACTER + 1
+
+#: What a count adds to one layer. Less than nothing: `2x2 3..4` reads better than `2 2..4`, though it is longer.
+COUNT = -1
+
+#: What a count adds to a group, besides its digits. One character less than `()x`: `(1 3)x2` is better than `1 3 1 3`.
+GROUP = 2 * CHARACTER + 1
+
+#: What `(… for i in ..)` adds to its body and ends.
+COMPREHENSION = 14 * CHARACTER + 1
+
+#: What a reader gains by a comprehension: much where three or more copies go up by one layer each, as in lft, little
+#: where it takes arithmetic to see what runs. So `4 3 2 1` stays, and a comprehension has to be shorter.
+STEADY_GAIN, GAIN = 10 * CHARACTER, 2 * CHARACTER
+
+#: No body with its ends weighs less, and no comprehension.
+LEAST_BODY = 4 * CHARACTER
+LEAST_COMPREHENSION = LEAST_BODY + COMPREHENSION - STEADY_GAIN
 
 INDEX = "i"
 
@@ -45,7 +63,7 @@ def canonical_text(route: Route) -> str:
         >>> print(dg.route("1 2 3 3 2 1"))
         1..2 3x2 2 1
     """
-    elements = list(_elements(_Cutter().cut(list(route.path)), None))
+    elements = list(_elements(_Cutter().cut(route.path, None)[1], None))
     drops = [Drop(_range_argument(text)) for text in ranges(route.dropped)]
     if len(elements) == 1 and isinstance(elements[0], Layer) and not drops:
         # a lone number would be read as an integer by YAML
@@ -79,70 +97,6 @@ class Piece:
         return Piece(self.layer + by, tuple(piece.moved(by) for piece in self.body), self.shift, self.times)
 
 
-Cut = tuple[int, tuple[Piece, ...]]
-
-
-class _Cutter:
-    """Cuts sequences into pieces of the least weight, and remembers what it has cut."""
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[tuple[int, ...], bool], Cut] = {}
-
-    def cut(self, x: list[int]) -> tuple[Piece, ...]:
-        return self._cut(x, shifted=False)[1]
-
-    def _body(self, x: list[int], shifted: bool) -> Cut:
-        """Cut what one copy runs; in a comprehension (`shifted`) no other comprehension stands."""
-        if len(x) == 1:
-            return LAYER, (Piece(x[0]),)
-        key = (tuple(layer - x[0] for layer in x), shifted)
-        if key not in self._known:
-            self._known[key] = self._cut([layer - x[0] for layer in x], shifted)
-        weight, pieces = self._known[key]
-        return weight, tuple(piece.moved(x[0]) for piece in pieces)
-
-    def _cut(self, x: list[int], shifted: bool) -> Cut:
-        """Find from the end, for each place, the cut of the least weight of all that follows."""
-        places = repeats(x)
-        weights = [0] * (len(x) + 1)
-        reach = [0] * len(x)  # where a range that begins here, or one layer, best ends
-        choices: list[tuple[Piece, int]] = [(Piece(0), 0)] * len(x)
-        for place in range(len(x) - 1, -1, -1):
-            reach[place] = place + 1
-            best, choice = LAYER + weights[place + 1], (Piece(x[place]), place + 1)
-            if place + 1 < len(x) and x[place + 1] == x[place] + 1:
-                end = reach[place + 1]
-                if weights[end] <= weights[place + 1]:
-                    reach[place] = end
-                if RANGE + weights[end] < best:
-                    best, choice = RANGE + weights[end], (Piece(x[place], (), 1, end - place), end)
-            for repeat in places[place]:
-                if shifted and repeat.shift:
-                    continue
-                own, body = self._copy(x, place, repeat, shifted)
-                for times in (repeat.times, repeat.times - 1):
-                    end = place + times * repeat.period
-                    if times > 1 and own + weights[end] < best:
-                        best, choice = own + weights[end], (Piece(x[place], body, repeat.shift, times), end)
-            weights[place], choices[place] = best, choice
-        return weights[0], tuple(_follow(choices))
-
-    def _copy(self, x: list[int], place: int, repeat: Repeat, shifted: bool) -> Cut:
-        """Return the weight of a repeat and the pieces of its body."""
-        copy = x[place : place + repeat.period]
-        weight, body = self._body(copy, shifted or repeat.shift != 0)
-        if repeat.shift:
-            return weight + COMPREHENSION, body
-        return weight + (GROUP_COUNT if repeat.period > 1 else COUNT), body
-
-
-def _follow(choices: list[tuple[Piece, int]]) -> Iterator[Piece]:
-    place = 0
-    while place < len(choices):
-        piece, place = choices[place]
-        yield piece
-
-
 @dataclass(frozen=True, slots=True)
 class _Index:
     """How a layer of a comprehension's first iteration is written: `slope` times the index, and the rest."""
@@ -162,6 +116,142 @@ class _Index:
         pair = ("+" if rest > 0 else "-", Integer(abs(rest)))
         return Arithmetic(index, (pair,))
 
+    def characters(self, layer: int) -> int:
+        """Return how long that expression is."""
+        rest = abs(layer - self.slope * self.start)
+        index = 1 if self.slope in (1, -1) else len(f"{abs(self.slope)}*i")
+        return index + len(f"+{rest}") if rest else index
+
+
+Layers = tuple[int, ...]
+Cut = tuple[int, tuple[Piece, ...]]
+Choice = tuple[int, Repeat | None]  # where an element ends, and the repeat that it is, if it has a body to be cut
+
+
+class _Cutter:
+    """Cuts sequences into pieces of the least weight, and remembers what it has cut."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[Layers, _Index | None], Cut] = {}
+
+    def cut(self, x: Layers, index: _Index | None) -> Cut:
+        """Cut x, whose layers are written with the index; in a comprehension no other one stands."""
+        known = self._known.get((x, index))
+        if known is None:
+            known = self._known[x, index] = self._cut(x, index)
+        return known
+
+    def _cut(self, x: Layers, index: _Index | None) -> Cut:
+        """Find from the end, for each place, the element with which all that follows weighs least."""
+        plain, offers = _Plain(x, index), repeats(x)
+        weights = plain.weights
+        choices: list[Choice] = [(0, None)] * len(x)
+        for place in range(len(x) - 1, -1, -1):
+            best, end = plain.best(place)
+            choice: Choice = end, None
+            for repeat in offers.get(place, ()):
+                if index and repeat.shift:
+                    continue
+                for times in (repeat.times, repeat.times - 1):
+                    end = place + times * repeat.period
+                    if times > 1 and _least(weights, place, repeat, times) + weights[end] < best:
+                        weight = self._weight(x, place, repeat, times, index) + weights[end]
+                        if weight < best:
+                            best, choice = weight, (end, repeat)
+            weights[place], choices[place] = best, choice
+        return weights[0], tuple(self._pieces(x, choices, index))
+
+    def _weight(self, x: Layers, place: int, repeat: Repeat, times: int, index: _Index | None) -> int:
+        """Return what so many copies weigh."""
+        start, weight, body = self._body(x, place, repeat, index)
+        if repeat.shift:
+            digits = len(str(start)) + len(str(start + times - 1))
+            return weight + _frame(repeat, times) + digits * CHARACTER
+        digits = len(str(times))
+        return weight + digits * CHARACTER + (0 if _is_comprehension(body) else GROUP)
+
+    def _body(self, x: Layers, place: int, repeat: Repeat, index: _Index | None) -> tuple[int, int, tuple[Piece, ...]]:
+        """Return the first value of the index, and the weight and the pieces of the first copy.
+
+        With a shift of 1 the index begins at the lowest layer, and all bodies of one form are cut as if that were 0.
+        """
+        copy = x[place : place + repeat.period]
+        if repeat.shift != 1:
+            return 1, *self.cut(copy, _Index(repeat.shift, 1) if repeat.shift else index)
+        start = min(copy)
+        return start, *self.cut(tuple(layer - start for layer in copy), _Index(1, 0))
+
+    def _pieces(self, x: Layers, choices: list[Choice], index: _Index | None) -> Iterator[Piece]:
+        place = 0
+        while place < len(x):
+            end, repeat = choices[place]
+            if repeat:
+                start, _, body = self._body(x, place, repeat, index)
+                moved = tuple(piece.moved(start) for piece in body) if repeat.shift == 1 else body
+                yield Piece(x[place], moved, repeat.shift, (end - place) // repeat.period)
+            elif end > place + 1 and x[place + 1] == x[place]:
+                yield Piece(x[place], (Piece(x[place]),), 0, end - place)
+            else:
+                yield Piece(x[place], (), 1, end - place)
+            place = end
+
+
+class _Plain:
+    """The layers, ranges and repeats of one layer of a sequence that is searched from its end.
+
+    Attributes:
+        weights: for each place, what all that follows weighs; the search fills it.
+    """
+
+    def __init__(self, x: Layers, index: _Index | None) -> None:
+        known = {layer: CHARACTER * (index.characters(layer) if index else len(str(layer))) for layer in set(x)}
+        self.weights = [0] * (len(x) + 1)
+        self._x, self._numbers = x, [known[layer] for layer in x]
+        self._count = COUNT + (CHARACTER if index else 0)  # `i x2` has a blank
+        self._ascent_ends = list(range(1, len(x) + 1))
+        self._run_ends = list(range(1, len(x) + 1))
+
+    def best(self, place: int) -> tuple[int, int]:
+        """Return what weighs least from here on if that begins with such an element, and where the element ends.
+
+        The best end of a longer element is that of the one a place further on, or here.
+        """
+        x, number, after = self._x, self._numbers[place], self.weights[place + 1]
+        step = x[place + 1] - x[place] if place + 1 < len(x) else -1
+        weight, end = number + LAYER + after, place + 1
+        if step == 1:
+            far = self._ascent_ends[place + 1]
+            rest = self._numbers[far - 1] + self.weights[far]
+            if rest <= number + after:
+                self._ascent_ends[place] = far
+            if number + RANGE + rest < weight:
+                return number + RANGE + rest, far
+        elif step == 0:
+            far = self._run_ends[place + 1]
+            rest = self.weights[far]
+            if rest <= after:
+                self._run_ends[place] = far
+            if number + LAYER + self._count + rest < weight:
+                return number + LAYER + self._count + rest, far
+        return weight, end
+
+
+def _least(weights: list[int], place: int, repeat: Repeat, times: int) -> int:
+    """Return what so many copies weigh at least: no cut of the body is better than the best one of the second copy."""
+    if repeat.shift:
+        return LEAST_BODY + _frame(repeat, times)
+    second = place + repeat.period
+    body = weights[second] - weights[second + repeat.period]
+    return body + (GROUP if body < LEAST_COMPREHENSION else 0)
+
+
+def _frame(repeat: Repeat, times: int) -> int:
+    return COMPREHENSION - (STEADY_GAIN if repeat.shift == 1 and times > 2 else GAIN)
+
+
+def _is_comprehension(body: tuple[Piece, ...]) -> bool:
+    return len(body) == 1 and bool(body[0].body) and body[0].shift != 0
+
 
 def _elements(pieces: tuple[Piece, ...], index: _Index | None) -> Iterator[Element]:
     for piece in pieces:
@@ -177,7 +267,7 @@ def _element(piece: Piece, index: _Index | None) -> Element:
     if piece.shift:
         return _comprehension(piece)
     body = tuple(_elements(piece.body, index))
-    single = len(body) == 1 and isinstance(body[0], Layer)
+    single = len(body) == 1 and isinstance(body[0], Layer | Comprehension)
     return RepeatNode(body[0] if single else Sequence(body), Integer(piece.times))
 
 

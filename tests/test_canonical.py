@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 import pytest
 import yaml
@@ -14,6 +15,7 @@ from omegaconf import OmegaConf
 from ruamel.yaml import YAML
 
 import depthgraph as dg
+from depthgraph.repeats import SHORT, repeats
 from depthgraph.route import Route
 
 from strategies import routes
@@ -48,7 +50,7 @@ def test_the_text_of_a_route_means_that_route(route):
         ("(lft(9))x3", "(1..2 (i..i+2 for i in 1..7))x3"),
         ("((1 2x2)x3 3)x5", "((1 2x2)x3 3)x5"),
         ("1..3 drop(4..6) 7 drop(8)", "1..3 7 drop(4..6) drop(8)"),
-        ("(2*i-1 for i in 1..6) (2*i for i in 1..6)", "(2*i-1 for i in 1..6) (2*i for i in 1..6)"),
+        ("(2*i-1 for i in 1..12) (2*i for i in 1..12)", "(2*i-1 for i in 1..12) (2*i for i in 1..12)"),
         ("1..20 11..30 21..40 31..50 41..60 51..70 61..80", "(10*i-9..10*i+10 for i in 1..7)"),
         ("1..24 9..32", "1..24 9..32"),
         ("1..52 46..80", "1..52 46..80"),
@@ -56,6 +58,85 @@ def test_the_text_of_a_route_means_that_route(route):
 )
 def test_known_texts(text, canonical):
     assert str(dg.route(text)) == canonical
+
+
+@pytest.mark.parametrize(
+    ("text", "canonical"),
+    [
+        ("4 3 2 1 drop(5..7) 8", "4 3 2 1 8 drop(5..7)"),
+        ("(2*i for i in 1..4) drop(1) drop(3) drop(5) drop(7)", "2 4 6 8 drop(1) drop(3) drop(5) drop(7)"),
+        ("(2*i-1 for i in 1..6) (2*i for i in 1..6)", "1 3 5 7 9 11 2 4 6 8 10 12"),
+        ("1..6 rev(1..6)", "1..5 6x2 5 4 3 2 1"),
+        ("(5-i for i in 1..4)x4", "(4 3 2 1)x4"),
+        ("1..4 (3..4)x2 5..8 (7..8)x2", "1..4 3..4 3..6 (7..8)x3"),
+        ("lft(4)", "1..2 1..3 2..4"),
+    ],
+)
+def test_a_comprehension_has_to_be_shorter_unless_it_goes_up_by_one_layer(text, canonical):
+    assert str(dg.route(text)) == canonical
+
+
+def test_a_lone_comprehension_is_repeated_without_a_second_pair_of_parentheses():
+    assert str(dg.route("(rev(1..12))x4")) == "(13-i for i in 1..12)x4"
+    assert str(dg.route("(lft(9))x2 (rev(1..12))x3 1")) == "(1..2 (i..i+2 for i in 1..7))x2 (13-i for i in 1..12)x3 1"
+
+
+@given(st.integers(3, 12), st.integers(2, 9))
+def test_a_repeat_of_one_layer_begins_anywhere_in_its_run(times, more):
+    """The run begins within the last copy of another repeat."""
+    text = str(Route.of([2, 3, 1, 2] * times + [2] * more))
+    assert text == f"(2..3 1..2)x{times} 2x{more}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["(1..2)x10 3 ((1..2)x20 3)x5", "11..20 (1..20)x5", "51..100 (1..100)x5", "3x9 4 (3x50 4)x7 drop(1..2)"],
+)
+def test_a_repeat_begins_where_a_shorter_one_ends(text):
+    """What stands before it is a part of its body too."""
+    assert str(dg.route(text)) == text
+
+
+def _listing(path):
+    """The layers and ranges of a path, one after the other."""
+    starts = [0, *(at for at in range(1, len(path)) if path[at] != path[at - 1] + 1), len(path)]
+    parts = [path[start:end] for start, end in pairwise(starts)]
+    return " ".join(f"{part[0]}..{part[-1]}" if len(part) > 1 else f"{part[0]}" for part in parts)
+
+
+@given(routes)
+def test_no_form_makes_the_text_longer_than_a_listing_by_more_than_a_few_characters(route):
+    text = str(route).partition(" drop(")[0]
+    allowed = 1 + 10 * text.count(" for ") + 4 * text.count("x") + text.count("..")
+    assert len(text) <= len(_listing(route.path)) + allowed
+
+
+def _fibonacci(count):
+    before, word = [1], [1, 2]
+    while len(word) < count:
+        before, word = word, word + before
+    return word[:count]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        [layer for length in range(1, 100) for layer in [1] * length + [2]],
+        [layer for length in range(1, 100) for layer in range(1, length)],
+        [layer for length in range(1, 70) for layer in [*range(1, length), *range(length, 0, -1)]],
+        _fibonacci(5_000),
+        [1 + number.bit_count() % 2 for number in range(5_000)],
+        [1] * 5_000,
+        [1, 2] * 2_500,
+        list(dg.route("((1x20 2)x20 3)x12").path),
+    ],
+)
+def test_few_repeats_are_offered_of_a_route_with_many(path):
+    """The time that a text takes is about that number, times the length of the bodies."""
+    offered = repeats(path)
+    assert sum(map(len, offered.values())) <= 4 * len(path)
+    assert max(map(len, offered.values()), default=0) <= SHORT
+    assert dg.route(str(Route.of(path)), limits=LARGE).path == tuple(path)
 
 
 @given(st.integers(5, 400))
