@@ -42,8 +42,8 @@ from depthgraph.verify import route_of as from_graph
 if TYPE_CHECKING:
     import networkx as nx
 
-    from depthgraph.nn import capture as capture
-    from depthgraph.nn import compile as compile
+    from depthgraph.nn.capture import capture as capture
+    from depthgraph.nn.compile import compile as compile
 
 __version__ = "0.1.0"
 

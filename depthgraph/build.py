@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from depthgraph import syntax as tree
 from depthgraph.misread import Fault
+from depthgraph.route import ranges
 from depthgraph.source import Span
+from depthgraph.unparse import format_count, format_element, format_expression
+from depthgraph.well_formed import DIGITS, LONGEST_NAME
 
 if TYPE_CHECKING:
     from lark import Token
-
-DIGITS = 9
 
 Children = list[Any]
 
@@ -77,7 +78,7 @@ class Builder:
         """`block( range )`."""
         layers = children[2]
         if not isinstance(layers, tree.Range):
-            text = tree.format_expression(layers)
+            text = format_expression(layers)
             raise Fault(
                 "wrong-arguments",
                 "`block` takes a range of layers",
@@ -96,7 +97,7 @@ class Builder:
 
     def call(self, children: Children) -> tree.Call:
         """`name( arguments )`."""
-        return tree.Call(str(children[0]), tuple(nodes(children)), span=span_of(children))
+        return tree.Call(_known_length(children[0]), tuple(nodes(children)), span=span_of(children))
 
     def comprehension(self, children: Children) -> tree.Comprehension:
         """`( sequence for name in range )`."""
@@ -129,7 +130,7 @@ class Builder:
 
     def name(self, children: Children) -> tree.Name:
         """A name in an expression."""
-        return tree.Name(str(children[0]), span=span_of(children))
+        return tree.Name(_known_length(children[0]), span=span_of(children))
 
 
 def too_large(span: Span, what: str) -> Fault:
@@ -161,6 +162,13 @@ def _new_name(token: "Token") -> str:
     if token == "N":
         message = "`N` is the model's parameter depth, and no name to define"
         raise Fault("reserved-name", message, token_span(token), help="bind it beside the spec: N=6")
+    return _known_length(token)
+
+
+def _known_length(token: "Token") -> str:
+    if len(token) > LONGEST_NAME:
+        message = f"a name of {len(token):,} characters is over the limit of {LONGEST_NAME}"
+        raise Fault("name-too-long", message, token_span(token))
     return str(token)
 
 
@@ -174,18 +182,18 @@ def _refuse_twins(names: list[tuple[str, Span]]) -> None:
 
 def _refuse_two_readings(body: tree.Element, count: tree.Expression) -> None:
     """Refuse a repeat whose reach could be read in two ways, and name both where there are two."""
-    times = tree.format_count(count)
+    times = format_count(count)
     match body:
         case tree.Range(first, last):
             help = _ways_to_repeat_a_range(first, last, times)
         case tree.Repeat(inner, inner_count):
-            once = tree.format_element(tree.Repeat(inner, inner_count))
-            flat = tree.format_element(tree.Repeat(inner, _product(inner_count, count)))
+            once = format_element(tree.Repeat(inner, inner_count))
+            flat = format_element(tree.Repeat(inner, _product(inner_count, count)))
             help = f"write `({once})x{times}` for a loop in a loop, or `{flat}` for one loop"
         case tree.Layer(tree.Arithmetic() as number):
-            help = f"write `({tree.format_expression(number, leading=True)})x{times}`"
+            help = f"write `({format_expression(number, leading=True)})x{times}`"
         case tree.Fill() | tree.Drop():
-            text = tree.format_element(body)
+            text = format_element(body)
             raise Fault("ambiguous-repeat", f"`{text}` takes no count", body.span, help=f"write `{text}` once")
         case _:
             return
@@ -194,10 +202,11 @@ def _refuse_two_readings(body: tree.Element, count: tree.Expression) -> None:
 
 
 def _ways_to_repeat_a_range(first: tree.Expression, last: tree.Expression, times: str) -> str:
-    whole = f"write `({tree.format_element(tree.Range(first, last))})x{times}` to repeat the range"
+    whole = f"write `({format_element(tree.Range(first, last))})x{times}` to repeat the range"
     if not (isinstance(first, tree.Integer) and isinstance(last, tree.Integer)):
         return whole
-    before = f"{first.value}..{last.value - 1} " if first.value < last.value else ""
+    before = " ".join(ranges(range(first.value, last.value)))
+    before += " " if before else ""
     return f"{whole}, `{before}{last.value}x{times}` to repeat its last layer"
 
 

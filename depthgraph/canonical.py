@@ -22,9 +22,9 @@ from depthgraph.syntax import (
     Range,
     RouteSpec,
     Sequence,
-    format_spec,
 )
 from depthgraph.syntax import Repeat as RepeatNode
+from depthgraph.unparse import format_spec
 
 #: A character, in thousandths so that the number of elements breaks ties.
 CHARACTER = 1_000

@@ -4,6 +4,8 @@ Every kind of error has a stable code, listed in `KINDS` and explained in docs/e
 kinds that a caller would catch together.
 """
 
+import reprlib
+
 from depthgraph.source import Location, Source, Span
 
 NO_SPAN = Span(0, 0)
@@ -94,9 +96,18 @@ class MissingPackageError(DepthGraphError, ImportError):
     """An optional package that this call needs is not installed."""
 
 
+def shown(value: object) -> str:
+    """Return a value as messages show it, short, whatever its own `repr` does."""
+    try:
+        return reprlib.repr(value)
+    except Exception:  # it is somebody else's code
+        return f"a {type(value).__name__}"
+
+
 #: code → what the kind means, in one line. docs/errors.md has an entry for each; a test holds that.
 KINDS: dict[str, str] = {
     # the text
+    "not-a-spec": "something else than text where a spec is needed",
     "empty-spec": "the spec has no text",
     "bad-character": "a character that is not part of the language",
     "bad-number": "digits and letters run together",
@@ -106,6 +117,7 @@ KINDS: dict[str, str] = {
     "duplicate-name": "one name defined twice in one place",
     # limits
     "spec-too-long": "more characters than the limit",
+    "name-too-long": "a name with more characters than the limit",
     "too-deep": "nesting over the limit",
     "number-too-large": "an integer with more digits than the limit",
     "too-many-executions": "more executions than the limit",

@@ -4,16 +4,19 @@ from collections.abc import Mapping
 from typing import assert_never
 
 from depthgraph import syntax as tree
-from depthgraph.build import DIGITS, too_large
+from depthgraph.build import too_large
 from depthgraph.errors import SpecError
+from depthgraph.outside import no_such_layer
 from depthgraph.parser import Limits
 from depthgraph.schemes import LAYER_COUNT, library
 from depthgraph.scope import TOP, Scope, default_integer
 from depthgraph.source import Span
-from depthgraph.terms import EMPTY, Gap, Run, Term, chain, loop, reversed_term, run
+from depthgraph.terms import EMPTY, Gap, Run, Term, chain, loop, reversed_term, run, runs
+from depthgraph.well_formed import DIGITS
 
-#: Evaluation steps per execution allowed: it bounds specs that work much and run little.
-STEPS = 5
+#: Evaluation steps per execution allowed: it bounds specs that work much and run little. A node of the tree is a step
+#: each time it is evaluated, and so is an execution that is reversed.
+STEPS = 10
 
 BIGGEST = 10**DIGITS - 1
 
@@ -28,9 +31,10 @@ class Evaluation:
         self.depth = bindings.get("N")
         self.highest = limits.executions if self.depth is None else self.depth
         self.definitions = {item.name: item for item in spec.definitions}
-        self.dropped: dict[int, Span] = {}
+        self.dropped: list[Run] = []
         self._steps = 0
         self._known: dict[object, Term] = {}
+        self._integers: dict[str, int] = {}
 
     def error(self, code: str, message: str, node: tree.Node, scope: Scope = TOP, help: str = "") -> SpecError:
         """Return an error at a node; inside a scheme of the library, at the call of it."""
@@ -42,9 +46,7 @@ class Evaluation:
         Raises:
             SpecError: it has no meaning here, or is over a limit.
         """
-        self._steps += 1
-        if self._steps > STEPS * self.limits.executions:
-            raise self.error("too-many-executions", "this spec takes too long to work out", node, scope)
+        self._spend(1, node, scope)
         match node:
             case tree.Layer(number):
                 return self._layer(number, node, scope)
@@ -64,7 +66,9 @@ class Evaluation:
             case tree.Fill():
                 return Gap(scope.site or node.span)
             case tree.Reverse(body):
-                return reversed_term(self._no_gap(self.term(body, self._deeper(node, scope)), scope, "`rev`"))
+                term = self._no_gap(self.term(body, self._deeper(node, scope)), scope, "`rev`")
+                self._spend(term.count, node, scope)
+                return reversed_term(term)
             case tree.Ilr(counts):
                 return self._ilr(counts, node, scope)
             case tree.Drop(layers):
@@ -74,16 +78,23 @@ class Evaluation:
             case _:
                 assert_never(node)
 
+    def _spend(self, steps: int, node: tree.Node, scope: Scope) -> None:
+        self._steps += steps
+        if self._steps > STEPS * self.limits.executions:
+            message, help = "this spec takes too long to work out", "write what runs in a shorter way"
+            raise self.error("too-many-executions", message, node, scope, help)
+
     def integer(self, node: tree.Expression, scope: Scope, depth: int = 0) -> int:
-        """Return the value of an integer expression."""
+        """Return the value of an integer expression that stands `depth` deep in others."""
         match node:
             case tree.Integer(value):
                 return value
             case tree.Name(text):
                 known = scope.integers.get(text)
-                return self._bound_integer(text, node, scope) if known is None else known
+                return self._bound_integer(text, node, scope, depth) if known is None else known
             case tree.Arithmetic(first, rest):
-                tree.check_depth(depth, node, self.source)
+                tree.check_depth(scope.depth + depth, node, self.source)
+                self._spend(1 + len(rest), node, scope)
                 value = self.integer(first, scope, depth + 1)
                 for sign, operand in rest:
                     value = self._apply(sign, value, self.integer(operand, scope, depth + 1), operand, scope)
@@ -98,10 +109,6 @@ class Evaluation:
         if count > self.limits.executions:
             message = f"this runs {count:,} executions, over the limit of {self.limits.executions:,}"
             raise self.error("too-many-executions", message, node, scope)
-
-    def _too_deep_model(self, depth: int, node: tree.Node, scope: Scope) -> SpecError:
-        message = f"a model of {depth:,} layers is over the limit of {self.limits.executions:,}"
-        return self.error("too-many-executions", message, node, scope)
 
     def _counted(self, term: Term, node: tree.Node, scope: Scope) -> Term:
         self.check_count(term.count, node, scope)
@@ -125,23 +132,25 @@ class Evaluation:
                     raise self.error("division-by-zero", "this divides by zero", node, scope)
                 return left // right
 
-    def _bound_integer(self, name: str, node: tree.Name, scope: Scope) -> int:
+    def _bound_integer(self, name: str, node: tree.Name, scope: Scope, depth: int) -> int:
         if name in self.bindings:
             return self.bindings[name]
+        if name in self._integers:
+            return self._integers[name]
         definition = self.definitions[name]
         number = default_integer(definition)
         if number is None:
             message = f"`{name}` is a {'scheme' if definition.parameters else 'sequence'}, and an integer is needed"
             raise self.error("not-an-integer", message, node, scope)
-        inner = self._deeper(node, scope)
-        return self.integer(number, Scope(offset=inner.offset, depth=inner.depth))
+        self._integers[name] = self.integer(number, Scope(depth=scope.depth + depth + 1))
+        return self._integers[name]
 
-    def _defined(self, name: str, scope: Scope) -> Term:
-        definition = self.definitions[name]
+    def _defined(self, node: tree.Name, scope: Scope) -> Term:
+        name, definition = node.text, self.definitions[node.text]
         if definition.parameters:
             message = f"`{name}` is a scheme and takes arguments"
             signature = f"{name}({','.join(definition.parameters)})"
-            raise self.error("wrong-arguments", message, definition, scope, f"write `{signature}` with integers")
+            raise self.error("wrong-arguments", message, node, scope, f"write `{signature}` with integers")
         return self._body(definition, {}, scope, scope.site)
 
     def _body(self, definition: tree.Definition, integers: Mapping[str, int], scope: Scope, site: Span | None) -> Term:
@@ -159,10 +168,10 @@ class Evaluation:
     def _layer(self, number: tree.Expression, node: tree.Layer, scope: Scope) -> Term:
         """Return the run of one layer, or of the sequence that a name stands for."""
         if isinstance(number, tree.Name) and self._is_definition(number.text, scope):
-            return self._defined(number.text, scope)
+            return self._defined(number, scope)
         layer = self.integer(number, scope) + scope.offset
         if not 1 <= layer <= self.highest:
-            raise self._unknown_layer(layer, number, node, scope)
+            raise self._no_layer(layer, number, node, scope)
         return Run(layer, layer, scope.site or node.span, 1, layer, layer)
 
     def _run(self, first: tree.Expression, last: tree.Expression, node: tree.Node, scope: Scope) -> Term:
@@ -171,35 +180,17 @@ class Evaluation:
         if start > end:
             return EMPTY
         if start < 1 or end > self.highest:
-            raise self._unknown_layer(start if start < 1 else end, first if start < 1 else last, node, scope)
+            raise self._no_layer(start if start < 1 else end, first if start < 1 else last, node, scope)
         found = run(start, end, scope.site or node.span)
         return found if found.count == 1 else self._counted(found, node, scope)
 
-    def _unknown_layer(self, layer: int, end: tree.Expression, node: tree.Node, scope: Scope) -> SpecError:
-        if self.depth is None and layer >= 1:
-            return self._too_deep_model(layer, end, scope)
-        if self.depth is None:
-            message, help = f"layer {layer} does not exist", "layers are numbered from 1"
-        else:
-            plural = "s" if self.depth > 1 else ""
-            message = f"layer {layer} does not exist in this model of {self.depth} layer{plural}"
-            help = f"layers are 1..{self.depth} and both ends of a range are included"
-        indexes = [f"{name} = {value}" for name, value in scope.integers.items()]
-        if indexes and not isinstance(end, tree.Integer):
-            help += f"; here {', '.join(indexes)}"
-        return self.error("unknown-layer", message, end, scope, help + self._suggestion(end, node, scope))
-
-    def _suggestion(self, end: tree.Expression, node: tree.Node, scope: Scope) -> str:
-        """Return the spec with the last layer in place of one above it, when that is all that is wrong."""
-        match node:
-            case tree.Range(tree.Integer(first), tree.Integer(last)) if (
-                scope.site is None and self.depth is not None and first <= self.depth < last
-            ):
-                text = self.source.text
-                mended = " ".join(f"{text[: end.span.start]}{self.depth}{text[end.span.end :]}".split())
-                return f"; did you mean `{mended if len(mended) <= 60 else f'{first}..{self.depth}'}`?"
-            case _:
-                return ""
+    def _no_layer(self, layer: int, end: tree.Expression, node: tree.Node, scope: Scope) -> SpecError:
+        known = layer < 1 or self.depth is not None
+        if not known:
+            message = f"a model of {layer:,} layers is over the limit of {self.limits.executions:,}"
+            return self.error("too-many-executions", message, end, scope)
+        message, help = no_such_layer(layer, self.depth, end, node, scope, self.source)
+        return self.error("unknown-layer", message, end, scope, help)
 
     def _count(self, count: tree.Expression, node: tree.Node, scope: Scope) -> int:
         times = self.integer(count, scope)
@@ -224,7 +215,7 @@ class Evaluation:
         for layer, count in enumerate(counts, 1):
             at = layer + scope.offset
             if at > self.highest:
-                raise self._unknown_layer(at, count, node, scope)
+                raise self._no_layer(at, count, node, scope)
             body = run(at, at, scope.site or count.span)
             times = self._count(count, node, scope)
             self.check_count(times, node, scope)
@@ -255,8 +246,11 @@ class Evaluation:
 
     def _drop(self, layers: tree.Expression | tree.Range, node: tree.Node, scope: Scope) -> Term:
         term = self.term(layers if isinstance(layers, tree.Range) else tree.Layer(layers, span=layers.span), scope)
-        if isinstance(term, Run):
-            self.dropped.update((layer, node.span) for layer in range(term.first, term.last + 1))
+        if term.gap is not None:
+            message, help = "`drop` takes layers, and a fill is none by itself", "name the layers"
+            raise self.error("wrong-arguments", message, node, scope, help)
+        for part in runs(term):
+            self.dropped.append(run(min(part.first, part.last), part.highest, scope.site or node.span))
         return EMPTY
 
     def _call(self, node: tree.Call, scope: Scope) -> Term:
@@ -272,6 +266,7 @@ class Evaluation:
                 message = f"`{node.name}` is a sequence and takes no arguments"
                 help = f"put a blank before a group: `{node.name} (…)`"
             raise self.error("wrong-arguments", message, node, scope, help)
+        self._spend(len(node.arguments), node, scope)
         integers: dict[str, int] = {}
         offset = scope.offset
         for name, argument in zip(definition.parameters, node.arguments, strict=True):

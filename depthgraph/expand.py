@@ -5,16 +5,18 @@ only when it is within the limits and every layer of it exists.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from depthgraph.errors import SpecError
 from depthgraph.evaluate import Evaluation
 from depthgraph.names import check_names, free_names
 from depthgraph.parser import DEFAULT_LIMITS, Limits, parse
 from depthgraph.route import Route, ranges
-from depthgraph.scope import check_bindings
+from depthgraph.scope import read_bindings
 from depthgraph.source import Source
 from depthgraph.syntax import RouteSpec
-from depthgraph.terms import close_gaps, listing
+from depthgraph.terms import Run, close_gaps, listing, merged
+from depthgraph.well_formed import check_tree
 
 __all__ = ["expand", "free_names", "route_from_text"]
 
@@ -22,6 +24,7 @@ __all__ = ["expand", "free_names", "route_from_text"]
 def route_from_text(
     text: str | Source,
     bindings: Mapping[str, int] | None = None,
+    /,
     *,
     limits: Limits = DEFAULT_LIMITS,
     **names: int,
@@ -31,7 +34,7 @@ def route_from_text(
     Args:
         text: the spec.
         bindings: values of its names, `N` among them.
-        limits: what is refused at once.
+        limits: what is refused at once. (A name `limits` of a spec is bound by `bindings`.)
         names: more bindings, as keywords.
 
     Raises:
@@ -41,7 +44,14 @@ def route_from_text(
         >>> route_from_text("block(2..4)x2", N=5).path
         (1, 2, 3, 4, 2, 3, 4, 5)
     """
-    return expand(parse(text, limits), {**(bindings or {}), **names}, limits)
+    if not isinstance(limits, Limits):
+        raise TypeError("limits is a dg.Limits; bind a name `limits` by the mapping: dg.route(text, {'limits': 3})")
+    spec = parse(text, limits)
+    twice = sorted(set(bindings or {}) & set(names))
+    if twice:
+        message = f"`{twice[0]}` is bound twice, by the mapping and by a keyword"
+        raise SpecError("bad-binding", message, spec.source, spec.body.span, help="bind it once")
+    return expand(spec, {**(bindings or {}), **names}, limits)
 
 
 def expand(spec: RouteSpec, bindings: Mapping[str, int], limits: Limits = DEFAULT_LIMITS) -> Route:
@@ -56,11 +66,14 @@ def expand(spec: RouteSpec, bindings: Mapping[str, int], limits: Limits = DEFAUL
     Raises:
         SpecError: as `route_from_text`.
     """
-    check_bindings(spec, bindings, limits)
-    check_names(spec, bindings)
-    evaluation = Evaluation(spec, bindings, limits)
+    check_tree(spec)
+    if not spec.source.text:
+        spec = replace(spec, source=Source(str(spec), "<tree>"))
+    bound = read_bindings(spec, bindings, limits)
+    check_names(spec, bound)
+    evaluation = Evaluation(spec, bound, limits)
     term = evaluation.term(spec.body)
-    depth = bindings.get("N") or max(term.highest, max(evaluation.dropped, default=0))
+    depth = bound.get("N") or max(term.highest, *(part.last for part in evaluation.dropped), 0)
     term = close_gaps(term, depth)
     evaluation.check_count(term.count, spec.body)
     if not term.count:
@@ -77,21 +90,29 @@ def _runs_nothing(spec: RouteSpec, depth: int) -> SpecError:
     return SpecError("empty-route", "this route runs no layer", spec.source, spec.body.span)
 
 
-def _check_coverage(spec: RouteSpec, run: set[int], dropped: Mapping[int, object], depth: int) -> None:
-    both = sorted(run.intersection(dropped))
-    if both:
-        named, verb = ranges(both), "is" if len(both) == 1 else "are"
-        message = f"{_layers(both)} {verb} dropped and run"
-        help = f"delete `drop({named[0]})`, or the part that runs it (a fill `...` runs every layer between its ends)"
-        raise SpecError("dropped-layer-runs", message, spec.source, spec.body.span, help=help)
+def _check_coverage(spec: RouteSpec, run: set[int], drops: list[Run], depth: int) -> None:
+    dropped: set[int] = set()
+    for drop in merged(drops):
+        dropped.update(range(drop.first, drop.last + 1))
+    both = run & dropped
+    for drop in drops:
+        twice = sorted(both.intersection(range(drop.first, drop.last + 1)) if both else ())
+        if twice:
+            message = f"{_layers(twice)} {'is' if len(twice) == 1 else 'are'} dropped and run"
+            help = "delete this drop, or the part that runs it (a fill `...` runs every layer between its ends)"
+            raise SpecError("dropped-layer-runs", message, spec.source, drop.span, help=help)
     unused = [layer for layer in range(1, depth + 1) if layer not in run and layer not in dropped]
     if unused:
         message = f"{_layers(unused)} {'is' if len(unused) == 1 else 'are'} never run"
-        drops = " ".join(f"drop({item})" for item in ranges(unused))
+        parts = [f"drop({item})" for item in ranges(unused)]
+        shown = " ".join(parts[:8]) + (" …" if len(parts) > 8 else "")
         them = "it" if len(unused) == 1 else "them"
-        help = f"this model has {depth} layers; run {them}, or add `{drops}` to leave {them} out on purpose"
+        layers = f"{depth} layer{'s' if depth > 1 else ''}"
+        help = f"this model has {layers}; run {them}, or add `{shown}` to leave {them} out on purpose"
         raise SpecError("unused-layer", message, spec.source, spec.body.span, help=help)
 
 
 def _layers(layers: list[int]) -> str:
-    return f"layer{'s' if len(layers) > 1 else ''} {', '.join(ranges(layers))}"
+    parts = ranges(layers)
+    shown = ", ".join(parts[:8]) + (f" and {len(parts) - 8} more stretches" if len(parts) > 8 else "")
+    return f"layer{'s' if len(layers) > 1 else ''} {shown}"

@@ -6,10 +6,12 @@ node's attributes are those of its `Execution`, and `kind`; an edge's `kind` is 
 `verify` accepts it.
 """
 
+import operator
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from depthgraph.route import Execution, Iteration, Route
+from depthgraph.errors import GraphError
+from depthgraph.route import Execution, Iteration, Route, as_integer
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -22,6 +24,9 @@ HIDDEN = "hidden"
 
 def build_graph(route: Route) -> "nx.DiGraph[str]":
     """Return a route's graph; `dg.graph` also verifies it."""
+    if not isinstance(route, Route):
+        message = f"a graph is made of a route, and this is a {type(route).__name__}"
+        raise GraphError("not-a-route", message, help="dg.route(text) makes a route from a spec")
     import networkx as nx
 
     graph: nx.DiGraph[str] = nx.DiGraph(parameter_depth=route.parameter_depth, dropped=route.dropped)
@@ -57,9 +62,18 @@ def read_graph(graph: "nx.DiGraph[Any]") -> Route:
             break
         loops = read_iterations(data.get("iterations", ()))
         assert loops is not None
-        executions.append(Execution(len(executions) + 1, data["layer"], data["visit"], loops))
-    dropped = tuple(sorted(graph.graph.get("dropped", ())))
-    return Route(graph.graph["parameter_depth"], tuple(executions), dropped)
+        layer, visit = operator.index(data["layer"]), operator.index(data["visit"])
+        executions.append(Execution(len(executions) + 1, layer, visit, loops))
+    dropped = read_dropped(graph.graph.get("dropped", ())) or ()
+    return Route(operator.index(graph.graph["parameter_depth"]), tuple(executions), dropped)
+
+
+def read_dropped(value: object) -> tuple[int, ...] | None:
+    """Return the graph attribute `dropped`, ascending and each layer once; None if it is no list of layers."""
+    if not isinstance(value, list | tuple | set | frozenset | range):
+        return None
+    layers = {as_integer(each) for each in value}
+    return None if None in layers else tuple(sorted(layer for layer in layers if layer is not None))
 
 
 def read_iterations(value: object) -> tuple[Iteration, ...] | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from depthgraph.errors import SpecError
 from depthgraph.source import Source, Span
 from depthgraph.syntax import TOO_DEEP_HELP
+from depthgraph.well_formed import DATA_FLOW, LONGEST_NAME
 
 if TYPE_CHECKING:
     from lark.exceptions import UnexpectedInput, UnexpectedToken
@@ -42,8 +43,6 @@ NAMES = {
     "EQUALS": "`=`", "WHERE": "`where`", "FOR": "`for`", "IN": "`in`", "$END": "the end of the spec",
 }  # fmt: skip
 
-DATA_FLOW = {"save", "load", "add", "mix", "gate", "mean", "sum", "stopgrad", "exit"}
-
 _ELEMENT = {"FILL", "BLOCK", "ILR", "DROP", "REV", "CALL", "ARROW"}
 _NUMBER = {"INT", "LAYER", "NAME", "LPAR"}
 _OPERATORS = {"SIGN", "TIMES"}
@@ -65,6 +64,12 @@ def check_text(source: Source, characters: int) -> None:
         raise SpecError("empty-spec", message, source, Span(0, len(text)), help="`...` runs every layer once")
     for found in re.finditer(r"[^\t\n\r -~→]", text):
         raise _bad_character(found.group(), source, Span(*found.span()))
+    glued = re.search(r"\w(\.\.\.)\w", text, re.ASCII)
+    if glued:
+        message = "`...` between two numbers could be a fill, or a range with a dot too many"
+        raise SpecError(
+            "syntax", message, source, Span(*glued.span(1)), help="write ` ... ` for a fill, `..` for a range"
+        )
     _check_nesting(source)
 
 
@@ -117,7 +122,12 @@ def _unread(source: Source, position: int) -> SpecError:
     text, span = word.group(), Span(*word.span())
     if text in DATA_FLOW:
         message = f"`{text}` belongs to data flow, which this version does not have"
-        return SpecError("reserved-name", message, source, span, help="no name can be one of its words")
+        named = source.text[span.end :].lstrip()[:1] == "="
+        help = "no name can be one of its words" if named else "this version runs chains of layers"
+        return SpecError("reserved-name", message, source, span, help=help)
+    if len(text) > LONGEST_NAME:
+        message = f"`{text[:20]}…` runs digits and letters together"
+        return SpecError("bad-number", message, source, span, help="put blanks between numbers and names")
     message = f"`{text}` runs digits and letters together"
     count = re.fullmatch(r"(\w*?[0-9]+|)[xX](\w+)", text)
     apart = re.sub(r"(?<=[0-9])(?=[A-Za-z_])", " ", text)
@@ -132,6 +142,10 @@ def _hint(character: str) -> str:
         ";": "elements are separated by blanks, definitions of `where` by commas",
         "|": "`mean(p | q)` is part of data flow, which this version does not have",
         ".": "a range is written `2..4`, a fill `...`",
+        '"': "quotes belong to the file around a spec, not to the spec",
+        "'": "quotes belong to the file around a spec, not to the spec",
+        "{": "parts are grouped by `(` and `)`",
+        "}": "parts are grouped by `(` and `)`",
         ">": "an arrow is written `->`",
     }
     return hints.get(character, "")
@@ -158,7 +172,8 @@ def _span(token: "Token") -> Span:
 
 
 def _token_before(source: Source, position: int) -> str:
-    found = re.search(r"(\w+|\.+|->|→|//|[^\s\w])\s*\Z", source.text[:position])
+    before = source.text[:position].rstrip()[-LONGEST_NAME:]
+    found = re.search(r"(\w+|\.+|->|→|//|[^\s\w])\Z", before)
     if not found:
         return ""
     word = found.group(1)
@@ -176,6 +191,9 @@ def _wanted(expected: set[str], before: str) -> str:
     elif {"INT", "NAME"} <= expected:
         wanted.append("a number or a name")
         expected = expected - _NUMBER
+    elif "WHERE" in expected:
+        # the parser has already ended the sequence here; another element could have gone on with it
+        wanted.append("a layer, a range, a group or a scheme")
     wanted += sorted(NAMES[name] for name in expected - _OPERATORS if name in NAMES)
     *most, last = wanted or ["something else"]
     return f"{', '.join(most)} or {last}" if most else last
@@ -191,6 +209,8 @@ def _syntax_help(token: "Token", expected: set[str], before: str, source: Source
         return "only `ilr[4,2,1,1]` takes square brackets"
     if token.type == "LPAR" and before == "ilr":
         return "`ilr` takes square brackets: `ilr[4,2,1,1]`"
+    if before in ("rev", "block", "drop"):
+        return f"write `{before}(…)`"
     if token.type in {"SIGN", "TIMES"} and before == ")":
         return "a number in parentheses cannot begin an element: write `2*(N-1)` for `(N-1)*2`"
     if token.type == "COMMA":

@@ -108,12 +108,19 @@ def _check_calls(spec: RouteSpec, defined: Mapping[str, Definition]) -> None:
 
 
 def _check_shadows(spec: RouteSpec, defined: Mapping[str, Definition]) -> None:
-    """Refuse an index with the name of something that it would hide."""
+    """Refuse an index or a parameter with the name of something that it would hide."""
+    free = set(free_names(spec))
+    for item in spec.definitions:
+        for parameter in item.parameters:
+            if parameter in defined:
+                message = f"the parameter `{parameter}` of `{item.name}` hides another `{parameter}`"
+                help = "give the parameter a name of its own"
+                raise SpecError("duplicate-name", message, spec.source, item.span, help=help)
     for body, parameters in _bodies(spec):
         for node in _walk(body):
             if isinstance(node, Comprehension):
                 inner = [each.index for each in _walk(node.body) if isinstance(each, Comprehension)]
-                if node.index in defined or node.index in parameters or node.index in inner:
+                if node.index in {*defined, *parameters, *inner, *free}:
                     message = f"the index `{node.index}` hides another `{node.index}`"
                     help = "give the index a name of its own"
                     raise SpecError("duplicate-name", message, spec.source, node.span, help=help)
@@ -130,6 +137,8 @@ def _missing(missing: list[Name], spec: RouteSpec, defined: Mapping[str, Definit
         help = f"`{names[0]}` is a scheme: write {scheme.signature}, for example `{scheme.example}`"
     elif meant and names[0] != "N":
         help = f"{meant} Or {help}"
+    elif re.fullmatch(r"l[0-9]+", names[0]):
+        help = f"did you mean layer `{names[0].upper()}`? Or {help}"
     elif run_together := re.fullmatch(r"(\w*?)x(\w+)", names[0]):
         before, count = run_together.groups()
         help = f"for a count write `{before} x {count}`; or {help}".replace("` x", "`x")
@@ -142,12 +151,15 @@ def unknown_binding(name: str, spec: RouteSpec) -> SpecError:
     message = f"this spec has no name `{name}` to bind"
     listed = ", ".join(f"`{each}`" for each in dict.fromkeys(known))
     help = _meant(name, known) or f"its names are {listed}"
+    if f"x{name}" in known:
+        help = f"`x{name}` is one name there: a count is written `x {name}`"
     return SpecError("unknown-binding", message, spec.source, spec.body.span, help=help)
 
 
 def _meant(name: str, known: Iterable[str]) -> str:
-    close = get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f"did you mean `{close[0]}`?" if close else ""
+    folded = {each.casefold(): each for each in known}
+    close = get_close_matches(name.casefold(), list(folded), n=1, cutoff=0.5)
+    return f"did you mean `{folded[close[0]]}`?" if close else ""
 
 
 def uses_name(spec: RouteSpec, name: str) -> bool:

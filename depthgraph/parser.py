@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from depthgraph import misread
 from depthgraph import syntax as tree
 from depthgraph.build import Builder
+from depthgraph.errors import NO_SPAN, SpecError
+from depthgraph.route import Route
 from depthgraph.source import Source
 
 if TYPE_CHECKING:
@@ -46,6 +48,10 @@ def parse(text: str | Source, limits: Limits = DEFAULT_LIMITS) -> tree.RouteSpec
         >>> parse("block(2..4)x2").body.elements
         (Repeat(body=Block(layers=Range(first=Integer(value=2), last=Integer(value=4))), count=Integer(value=2)),)
     """
+    if not isinstance(text, str | Source):
+        help = "a route needs no parsing; dg.parse and dg.route read text" if isinstance(text, Route) else ""
+        message = f"a spec is text; found {type(text).__name__}"
+        raise SpecError("not-a-spec", message, Source(""), NO_SPAN, help=help)
     source = text if isinstance(text, Source) else Source(text)
     body, definitions = _parsed(source, "spec", limits)
     return tree.RouteSpec(body, definitions, source, span=body.span)

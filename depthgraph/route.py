@@ -1,11 +1,12 @@
 """Routes: the executions of a model's layers in order, and what can be measured on them."""
 
+import operator
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, total_ordering
 from itertools import chain, repeat
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, SupportsIndex
 
 from depthgraph.source import Span
 
@@ -51,6 +52,9 @@ class Execution:
         """The name of its node in graphs and generated code, `L2.1` for layer 2, first visit."""
         return f"L{self.layer}.{self.visit}"
 
+
+#: As many layers as a path by program may have.
+MOST_LAYERS = 1_000_000
 
 #: What a route consists of. The data-flow operations join this union.
 Operation = Execution
@@ -104,16 +108,39 @@ class Route:
             spans: where each execution is named in a spec, if known.
 
         Raises:
-            ValueError: the path is empty, or has a number outside 1 … N.
+            ValueError: the path is empty, or has something that is no integer of 1 … N; or N is over 1,000,000.
         """
         path = tuple(path)
-        depth = max(path, default=0) if parameter_depth is None else parameter_depth
+        if set(map(type, path)) != {int}:
+            path = tuple(map(_layer, path))
+        depth = max(path, default=0) if parameter_depth is None else _layer(parameter_depth)
+        if depth > MOST_LAYERS:
+            raise ValueError(f"a model of {depth:,} layers is over the limit of {MOST_LAYERS:,}")
         wrong = next((layer for layer in path if not 1 <= layer <= depth), None)
         if wrong is not None or not path:
             found = "nothing" if wrong is None else f"layer {wrong}"
             raise ValueError(f"a path runs layers of 1..{depth}, at least one; this one has {found}")
         dropped = tuple(sorted(set(range(1, depth + 1)).difference(path)))
-        return cls(depth, tuple(_executions(path, iterations, spans)), dropped)
+        route = object.__new__(cls)  # without the checks of __post_init__, which hold by construction
+        route.__dict__.update(
+            parameter_depth=depth, operations=tuple(_executions(path, iterations, spans)), dropped=dropped
+        )
+        return route
+
+    def __post_init__(self) -> None:
+        """Refuse what no spec could mean, so that every route has a canonical text.
+
+        Raises:
+            ValueError: positions or visits are not numbered from 1 in order, or a layer is neither run nor dropped.
+        """
+        seen: dict[int, int] = {}
+        for position, each in enumerate(self.operations, 1):
+            seen[each.layer] = visit = seen.get(each.layer, 0) + 1
+            if each.position != position or each.visit != visit:
+                raise ValueError(f"execution {position} is visit {visit} of layer {each.layer}; found {each}")
+        every = tuple(sorted([*seen, *self.dropped]))
+        if not seen or every != tuple(range(1, self.parameter_depth + 1)):
+            raise ValueError(f"every layer of 1..{self.parameter_depth} is run or dropped; these are: {every[:20]}")
 
     @property
     def executions(self) -> tuple[Execution, ...]:
@@ -180,6 +207,24 @@ class Route:
         from depthgraph.config import route_schema
 
         return route_schema()
+
+
+def as_integer(value: object) -> int | None:
+    """Return an integer of any library (numpy, torch …) as Python's own; None for what is none, or is huge."""
+    if isinstance(value, bool) or not isinstance(value, SupportsIndex):
+        return None
+    try:
+        number = operator.index(value)
+    except (TypeError, ValueError):  # an array of one dimension or more
+        return None
+    return number if -(10**9) < number < 10**9 else None
+
+
+def _layer(value: object) -> int:
+    layer = as_integer(value)
+    if layer is None:
+        raise ValueError(f"layers are integers from 1; found a {type(value).__name__}")
+    return layer
 
 
 def _executions(

@@ -5,11 +5,12 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from depthgraph import syntax as tree
-from depthgraph.build import DIGITS
-from depthgraph.errors import SpecError
+from depthgraph.errors import SpecError, shown
 from depthgraph.names import free_names, unknown_binding
 from depthgraph.parser import Limits
+from depthgraph.route import as_integer
 from depthgraph.source import Span
+from depthgraph.well_formed import DIGITS
 
 
 class Scope(NamedTuple):
@@ -31,24 +32,35 @@ class Scope(NamedTuple):
 TOP = Scope()
 
 
-def check_bindings(spec: tree.RouteSpec, bindings: Mapping[str, int], limits: Limits) -> None:
-    """Refuse bindings that are no integers, or bind no name of the spec."""
+def read_bindings(spec: tree.RouteSpec, bindings: Mapping[str, int], limits: Limits) -> dict[str, int]:
+    """Return the bindings as plain integers.
+
+    Raises:
+        SpecError: one is no integer, or binds no name of the spec.
+    """
     free = set(free_names(spec)) | {"N"}
     defined = {item.name: item for item in spec.definitions}
+    read: dict[str, int] = {}
     for name, value in bindings.items():
-        message = ""
-        if name not in free and name not in defined:
+        number = as_integer(value)
+        message, help = "", "bind integers: r=4"
+        if not isinstance(name, str):
+            message, help = f"a binding has a name, and {shown(name)} is none", "names are strings"
+        elif name not in free and name not in defined:
             raise unknown_binding(name, spec)
-        if name in defined and default_integer(defined[name]) is None:
+        elif name in defined and default_integer(defined[name]) is None:
             message = f"`{name}` is defined as a sequence or a scheme here, and cannot be bound to an integer"
-        elif not isinstance(value, int) or isinstance(value, bool):
-            message = f"`{name}` is bound to {value!r}, which is not an integer"
-        elif abs(value) >= 10**DIGITS:
-            message = f"`{name}` is bound to an integer over {DIGITS} digits"
-        elif name == "N" and not 1 <= value <= limits.executions:
-            message = f"`N` is bound to {value:,}, and a model has 1 to {limits.executions:,} layers"
-        if message:
-            raise SpecError("bad-binding", message, spec.source, spec.body.span)
+            help = "change its definition instead"
+        elif number is None:
+            found = f"an integer over {DIGITS} digits" if isinstance(value, int) and not isinstance(value, bool) else ""
+            message = f"`{name}` is bound to {found or f'{shown(value)}, which is not an integer'}"
+        elif name == "N" and not 1 <= number <= limits.executions:
+            message = f"`N` is bound to {number:,}, and a model has 1 to {limits.executions:,} layers"
+            help = "bind the number of layers"
+        if message or number is None:
+            raise SpecError("bad-binding", message, spec.source, spec.body.span, help=help)
+        read[name] = number
+    return read
 
 
 def default_integer(definition: tree.Definition) -> tree.Expression | None:

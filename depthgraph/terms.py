@@ -88,12 +88,12 @@ def chain(terms: Iterable["Term"]) -> "Term":
 
 
 def loop(bodies: list[Term], times: int) -> Term:
-    """Return a loop; empty iterations of a loop that runs something are iterations all the same."""
-    count = times * sum(body.count for body in bodies)
-    if not count:
+    """Return a loop. A body that runs nothing is no iteration of it: there are never more of them than executions."""
+    bodies = [body for body in bodies if body.count]
+    if not bodies:
         return EMPTY
-    head = next(body.head for body in bodies if body.count)
-    return Loop(tuple(bodies), times, count, head, max(body.highest for body in bodies))
+    count = times * sum(body.count for body in bodies)
+    return Loop(tuple(bodies), times, count, bodies[0].head, max(body.highest for body in bodies))
 
 
 def reversed_term(term: Term) -> Term:
@@ -117,16 +117,34 @@ def close_gaps(term: Term, depth: int) -> Term:
         depth: N; the last fill ends there.
     """
     parts = list(_flat(term))
+    following = [depth + 1]
+    for part in reversed(parts):
+        following.append(part.head or following[-1])
+    following.reverse()
     closed: list[Term] = []
     highest = 0
-    for index, part in enumerate(parts):
-        if isinstance(part, Gap):
-            following = next((each.head for each in parts[index + 1 :] if each.head), depth + 1)
-            if highest + 1 < following:
-                part = run(highest + 1, following - 1, part.gap)
-        highest = max(highest, part.highest)
-        closed.append(part)
-    return chain([part for part in closed if not isinstance(part, Gap)])
+    for part, next_layer in zip(parts, following[1:], strict=True):
+        if not isinstance(part, Gap):
+            closed.append(part)
+        elif highest + 1 < next_layer:
+            closed.append(run(highest + 1, next_layer - 1, part.gap))
+        highest = max(highest, closed[-1].highest if closed else 0)
+    return chain(closed)
+
+
+def runs(term: Term) -> Iterator[Run]:
+    """Yield the runs of a term, those of a loop once."""
+    match term:
+        case Run():
+            yield term
+        case Chain(parts):
+            for part in parts:
+                yield from runs(part)
+        case Loop(bodies):
+            for body in bodies:
+                yield from runs(body)
+        case Gap():
+            return
 
 
 def _flat(term: Term) -> Iterator[Term]:
@@ -135,6 +153,15 @@ def _flat(term: Term) -> Iterator[Term]:
             yield from _flat(part)
     else:
         yield term
+
+
+def merged(parts: Iterable[Run]) -> Iterator[Run]:
+    """Yield ascending runs that together have the layers of some ascending runs, each layer once."""
+    last = 0
+    for part in sorted(parts):
+        if part.last > last:
+            yield run(max(part.first, last + 1), part.last, part.span)
+            last = part.last
 
 
 @dataclass(slots=True)

@@ -7,13 +7,13 @@ are reported, not the first. Every rule is linear in the size of the graph.
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import islice
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from depthgraph.errors import GraphError
+from depthgraph.errors import GraphError, shown
+from depthgraph.facts import Facts
 from depthgraph.graph import EXECUTION, HIDDEN, INPUT, OUTPUT, read_graph, read_iterations
-from depthgraph.route import Route
+from depthgraph.route import Route, as_integer
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -40,61 +40,6 @@ class Failure:
 
     def __str__(self) -> str:
         return f"[{self.rule}] {self.message}"
-
-
-class Facts:
-    """What several rules ask of one graph, found in one pass over it."""
-
-    def __init__(self, graph: "Graph") -> None:
-        self.graph = graph
-        self.nodes = dict(graph.nodes(data=True))
-        self.kinds = {node: data.get("kind") for node, data in self.nodes.items()}
-        self.executions = {node: data for node, data in self.nodes.items() if data.get("kind") == EXECUTION}
-        self.outgoing = dict(graph.adjacency())
-        self.incoming: dict[Any, list[Any]] = {node: [] for node in self.nodes}
-        self.odd_edges: list[tuple[Any, Any, Any]] = []
-        for start, ends in self.outgoing.items():
-            for end, data in ends.items():
-                self.incoming[end].append(start)
-                if data.get("kind") != HIDDEN:
-                    self.odd_edges.append((start, end, data.get("kind")))
-
-    def of_kind(self, kind: str) -> list[Any]:
-        """Return the nodes of a kind."""
-        return [node for node, found in self.kinds.items() if found == kind]
-
-    @cached_property
-    def order(self) -> list[Any] | None:
-        """The nodes in topological order; None if there is a cycle. (Kahn's algorithm.)"""
-        waiting = {node: len(starts) for node, starts in self.incoming.items()}
-        order = [node for node, count in waiting.items() if not count]
-        for node in order:
-            for end in self.outgoing[node]:
-                waiting[end] -= 1
-                if not waiting[end]:
-                    order.append(end)
-        return order if len(order) == len(self.nodes) else None
-
-    @property
-    def layers(self) -> Iterator[tuple[Any, int, int | None]]:
-        """The executions whose layer is an integer: node, layer, visit."""
-        for node, data in self.executions.items():
-            if _is_integer(data.get("layer")):
-                yield node, data["layer"], data.get("visit")
-
-    @property
-    def depth(self) -> int | None:
-        """N, if the graph says it."""
-        depth = self.graph.graph.get("parameter_depth")
-        return depth if isinstance(depth, int) and _is_integer(depth) and depth >= 1 else None
-
-    @property
-    def dropped(self) -> tuple[int, ...] | None:
-        """The layers that the graph drops; None if that cannot be read."""
-        found = self.graph.graph.get("dropped", ())
-        if isinstance(found, list | tuple | set | frozenset) and all(map(_is_integer, found)):
-            return tuple(found)
-        return None
 
 
 def verify(graph: "Graph") -> "Graph":
@@ -154,16 +99,18 @@ def _attributes(facts: Facts) -> Found:
     """The graph and its nodes say what they are."""
     if facts.depth is None:
         found = facts.graph.graph.get("parameter_depth", "nothing")
-        yield f"graph attribute `parameter_depth` is the number of layers, at least 1; found {found!r}", ()
+        yield f"graph attribute `parameter_depth` is the number of layers, at least 1; found {shown(found)}", ()
     if facts.dropped is None:
-        yield f"graph attribute `dropped` lists layers; found {facts.graph.graph['dropped']!r}", ()
+        yield f"graph attribute `dropped` lists layers; found {shown(facts.graph.graph['dropped'])}", ()
+    kinds = ", ".join(map(repr, ARITY))
     for node, kind in facts.kinds.items():
-        if kind not in ARITY:
-            yield f"{_names([node])} has kind {kind!r}; the kinds are {', '.join(map(repr, ARITY))}", (node,)
+        if kind is None or kind not in ARITY:
+            found = shown(facts.nodes[node].get("kind"))
+            yield f"{_names([node])} has kind {found}; the kinds are {kinds}", (node,)
     for node, data in facts.executions.items():
         for name in ("layer", "visit"):
-            if not _is_integer(data.get(name)):
-                yield f"{_names([node])} has {name} {data.get(name)!r}, which is not an integer", (node,)
+            if as_integer(data.get(name)) is None:
+                yield f"{_names([node])} has {name} {shown(data.get(name))}, which is not an integer", (node,)
         if read_iterations(data.get("iterations", ())) is None:
             yield f"{_names([node])} has iterations that are no list of (loop, number, count)", (node,)
 
@@ -198,7 +145,7 @@ ARITY = {INPUT: 0, EXECUTION: 1, OUTPUT: 1}
 def _arity(facts: Facts) -> Found:
     """A node has the inputs that its kind takes; the output feeds nothing; edges carry hidden states."""
     for node, starts in facts.incoming.items():
-        wanted = ARITY.get(facts.kinds[node])
+        wanted = ARITY.get(facts.kinds[node] or "")
         if wanted is not None and len(starts) != wanted:
             plural = "s" if len(starts) != 1 else ""
             yield f"{_names([node])} has {len(starts)} input{plural} and takes {wanted}", (node,)
@@ -207,7 +154,7 @@ def _arity(facts: Facts) -> Found:
             yield f"{_names([node])} is an output and feeds {_names(facts.outgoing[node])}", (node,)
     for start, end, kind in facts.odd_edges:
         yield (
-            f"the edge {_names([start, end], ' → ')} has kind {kind!r}; the kinds are {HIDDEN!r}",
+            f"the edge {_names([start, end], ' → ')} has kind {shown(kind)}; the kinds are {HIDDEN!r}",
             (start, end),
         )
 
@@ -244,27 +191,40 @@ def _every_layer(facts: Facts) -> Found:
     if facts.depth is None:
         return
     run, dropped = {layer for _, layer, _ in facts.layers}, set(facts.dropped or ())
-    missing = (layer for layer in range(1, facts.depth + 1) if layer not in run and layer not in dropped)
-    for layer in islice(missing, SHOWN):
-        yield f"layer {layer} is neither run nor in the graph attribute `dropped`", ()
+    missing = _missing(run | dropped, facts.depth)
+    if missing:
+        verb = "is" if len(missing) == 1 and ".." not in missing[0] else "are"
+        listed = ", ".join(missing[:8]) + (f" and {len(missing) - 8} more stretches" if len(missing) > 8 else "")
+        yield f"of the layers 1..{facts.depth}, {listed} {verb} neither run nor in the attribute `dropped`", ()
     for layer in sorted(run & dropped):
         yield f"layer {layer} is dropped and run", ()
+
+
+def _missing(known: set[int], depth: int) -> list[str]:
+    """Return the stretches of 1 … N that are not among some layers, without counting through them."""
+    edges = [0, *sorted(layer for layer in known if 1 <= layer <= depth), depth + 1]
+    gaps = [(before + 1, after - 1) for before, after in pairwise(edges) if after - before > 1]
+    return [str(first) if first == last else f"{first}..{last}" for first, last in gaps]
 
 
 def _visits(facts: Facts) -> Found:
     """The visits of a layer are numbered 1, 2, … in topological order."""
     seen: Counter[int] = Counter()
+    read = {node: (layer, visit) for node, layer, visit in facts.layers}
     for node in facts.order or ():
-        data = facts.executions.get(node)
-        if data is None or not _is_integer(data.get("layer")):
+        if node not in read:
             continue
-        seen[data["layer"]] += 1
-        if data.get("visit") != seen[data["layer"]]:
-            found = f"{_names([node])} is visit {seen[data['layer']]} of layer {data['layer']}"
-            yield f"{found}, and its attribute `visit` says {data.get('visit')!r}", (node,)
+        layer, visit = read[node]
+        seen[layer] += 1
+        if visit != seen[layer]:
+            found = shown(facts.nodes[node].get("visit"))
+            yield (
+                f"{_names([node])} is visit {seen[layer]} of layer {layer}, and its attribute `visit` says {found}",
+                (node,),
+            )
 
 
-#: Every rule by name, in the order in which they are reported. docs/verify.md explains each.
+#: Every rule by name, in the order in which they are reported. docs/architecture.md has the list.
 RULES: Mapping[str, Callable[[Facts], Found]] = {
     "attributes": _attributes,
     "one-input": _one_input,
@@ -277,10 +237,6 @@ RULES: Mapping[str, Callable[[Facts], Found]] = {
     "every-layer": _every_layer,
     "visits": _visits,
 }
-
-
-def _is_integer(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _missed(nodes: Iterable[Any], starts: list[Any], adjacency: Mapping[Any, Iterable[Any]]) -> tuple[Any, ...]:
@@ -296,5 +252,5 @@ def _missed(nodes: Iterable[Any], starts: list[Any], adjacency: Mapping[Any, Ite
 
 
 def _names(nodes: Iterable[Any], separator: str = ", ") -> str:
-    shown = [f"`{node}`" for node in nodes]
+    shown = [f"`{node}`" if isinstance(node, str) else f"`{shown(node)}`" for node in nodes]
     return separator.join(shown[:8]) + (f" and {len(shown) - 8} more" if len(shown) > 8 else "")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import depthgraph as dg
+from depthgraph.config import load_train_config
 from depthgraph.errors import KINDS
 
 ROOT = Path(__file__).parent.parent
@@ -90,3 +91,11 @@ def test_the_mermaid_picture_is_the_one_that_is_drawn():
 def test_staircases_in_the_docs_are_the_ones_that_are_drawn(name, text):
     shown = (ROOT / "docs" / "images" / f"{name}.svg").read_text(encoding="utf-8")
     assert shown.strip() == dg.route(text)._repr_svg_().strip()
+
+
+def test_the_config_on_the_training_page_is_one(tmp_path):
+    text = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"(?ms)^```yaml\n(.*?)^```", text)
+    path = tmp_path / "mine.yaml"
+    path.write_text(shown)
+    assert load_train_config(path).route == dg.route("1 (2..5)x2 6")

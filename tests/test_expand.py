@@ -1,6 +1,8 @@
 """What specs mean: syntax tree and bindings → route."""
 
+import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -63,6 +65,11 @@ def test_a_spec_runs_what_an_independent_interpreter_says(spec, depth):
         ("1 2 drop(3) 4", {}, "1 2 4"),
         ("drop(1..2) 3", {}, "3"),
         ("1 drop(2..3)", {}, "1"),
+        ("1..2 drop(core) 4 where core=3 5", {}, "1 2 4"),
+        ("1..2 drop(core) where core=(3..4)x2", {}, "1 2"),
+        ("1..2 drop(core) where core=rev(3..4)", {}, "1 2"),
+        ("(i..1 for i in 1..3)", {}, "1"),
+        ("... ... (2)x2 ... ...", {"N": 3}, "1 2 2 3"),
         ("1 (i i-1 i for i in 2..N-1) N", {"N": 4}, "1 2 1 2 3 2 3 4"),
         ("((i j for i in 1..2) for j in 1..2)", {}, "1 1 2 1 1 2 2 2"),
         ("(1..i for i in 1..3)", {}, "1 1 2 1 2 3"),
@@ -156,6 +163,27 @@ def test_a_spec_has_free_names_until_they_are_bound():
     spec = dg.parse("1..k (3..N)x r where k=2")
     assert spec.free_names == ("N", "r")
     assert spec.expand(N=4, r=2).path == (1, 2, 3, 4, 3, 4)
+
+
+def test_an_iteration_that_runs_nothing_is_none():
+    executions = dg.route("(2..i for i in 1..3) 1").executions
+    assert [each.iterations for each in executions] == [((1, 1, 2),), ((1, 2, 2),), ((1, 2, 2),), ()]
+
+
+def test_integers_of_numpy_and_torch_are_integers():
+    assert dg.route("1..r", r=np.int64(3)) == dg.route("1..r", r=torch.tensor(3)) == dg.route("1..3")
+    assert dg.Route.of(np.array([1, 2, 1])) == dg.route("1 2 1")
+    assert {type(layer) for layer in dg.Route.of(np.array([1, 2, 1])).path} == {int}
+
+
+def test_names_that_are_also_parameters_of_dg_route():
+    assert dg.route("1 text self", text=2, self=3).path == (1, 2, 3)
+    assert dg.parse("1 text self").expand(text=2, self=3).path == (1, 2, 3)
+    assert dg.route("1 limits bindings", {"limits": 2, "bindings": 3}).path == (1, 2, 3)
+    with pytest.raises(TypeError, match="bind a name `limits` by the mapping"):
+        dg.route("1 limits", limits=2)
+    with pytest.raises(dg.SpecError, match="bound twice"):
+        dg.route("1..N", {"N": 3}, N=4)
 
 
 def test_bindings_come_as_a_mapping_or_as_keywords():

@@ -13,8 +13,8 @@ ROOT = Path(depthgraph.__file__).parent
 
 #: A module imports only what stands above it. docs/architecture.md says what each is.
 ORDER = [
-    "source", "errors", "route", "syntax", "misread", "build", "parser", "schemes", "names", "terms", "scope",
-    "evaluate", "expand", "repeats", "canonical", "graph", "verify", "decoder_config", "cost", "yaml_file", "config_errors",
+    "source", "errors", "route", "syntax", "well_formed", "unparse", "misread", "build", "parser", "schemes", "names", "terms", "scope",
+    "outside", "evaluate", "expand", "repeats", "canonical", "graph", "facts", "verify", "decoder_config", "cost", "yaml_file", "config_errors",
     "config",
     "draw", "nn", "lab", "cli",
 ]  # fmt: skip
@@ -22,7 +22,7 @@ ORDER = [
 #: Values whose methods stand for a later stage of the road, which they load when called: str(route),
 #: spec.expand(…), a route as a pydantic field, a route in a notebook.
 METHODS = {
-    ("route", "canonical"), ("route", "config"), ("route", "draw"), ("syntax", "expand"),
+    ("route", "canonical"), ("route", "config"), ("route", "draw"), ("syntax", "expand"), ("syntax", "unparse"), ("syntax", "well_formed"),
 }  # fmt: skip
 
 

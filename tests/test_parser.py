@@ -27,7 +27,7 @@ def test_a_printed_tree_parses_to_itself(spec):
         ("core x4 where core=1..2", "core   x 4\n where core = 1 .. 2"),
         ("(1..3)x r", "( 1..3 ) x r"),
         ("1..2-1 3", "1 .. 2 - 1 3"),
-        ("1 ... 4", "1...4"),
+        ("1 ... (4)", "1 ...(4)"),
         ("1(2 3)x2", "1 (2 3) x2"),
     ],
 )
@@ -70,7 +70,20 @@ def test_a_count_costs_no_grammar():
 @example("((" * 32 + "1" + " for i in 1..2)x1)" * 32)
 @example("a0 where a0=a1 a1" + "".join(f",a{i}=a{i + 1} a{i + 1}" for i in range(1, 60)) + ",a60=1")
 @example("a0 where a0=a1" + "".join(f",a{i}=a{i + 1}" for i in range(1, 3000)) + ",a3000=1")
-@example("1 " * 40000)
+@example("1 " * 30000)
+@example("1..2+a0 where a0=a1-a1" + "".join(f",a{i}=a{i + 1}-a{i + 1}" for i in range(1, 40)) + ",a40=1")
+@example("1..2+a0 where " + ",".join(f"a{i}={'0+(' * 60}a{i + 1}{')' * 60}" for i in range(40)) + ",a40=1")
+@example("((i..1 for i in 1..100000))x100000")
+@example("(drop(2..100000) for i in 1..100000) 1")
+@example("((drop(1) for i in 1..9000) for j in 1..9000) 1")
+@example("(i" + "-i+i" * 8000 + " for i in 1..20000)")
+@example("rev(" * 60 + "(i for i in 1..100000)" + ")" * 60)
+@example("..." + " ..." * 16000)
+@example("1" * 65000 + "a")
+@example("a" * 60000 + " 2 )")
+@example(
+    "(f(" + ",".join(["1"] * 3000) + ") for i in 1..90000) where f(" + ",".join(f"p{i}" for i in range(3000)) + ")=p1"
+)
 @example("\ud800\x00\u202e")
 def test_any_text_is_a_route_or_an_error_of_ours(text):
     try:
@@ -116,6 +129,67 @@ def _sum(depth):
     for _ in range(depth):
         node = tree.Arithmetic(tree.Integer(1), (("+", node),))
     return tree.RouteSpec(tree.Sequence((tree.Layer(node),)))
+
+
+def _shared(depth):
+    """A tree as large as 2 ** depth, of as many nodes as depth."""
+    node = tree.Sequence((tree.Layer(tree.Integer(1)),))
+    for _ in range(depth):
+        node = tree.Sequence((node, node))
+    return tree.RouteSpec(node)
+
+
+def _shared_sum(depth):
+    node = tree.Integer(1)
+    for _ in range(depth):
+        node = tree.Arithmetic(node, (("-", node),))
+    return tree.RouteSpec(tree.Sequence((tree.Layer(node),)))
+
+
+ONE = tree.Integer(1)
+
+
+@pytest.mark.parametrize(
+    "element",
+    [
+        None,
+        "1",
+        tree.Layer(tree.Integer(10**6000)),
+        tree.Layer(tree.Integer(-1)),
+        tree.Layer(tree.Integer(True)),
+        tree.Layer(tree.Arithmetic(ONE, ())),
+        tree.Layer(tree.Arithmetic(ONE, (("^", ONE),))),
+        tree.Layer(tree.Arithmetic(ONE, (("+", ONE), ("*", ONE)))),
+        tree.Layer(tree.Name("for")),
+        tree.Layer(tree.Name("x3")),
+        tree.Layer(tree.Name("a b")),
+        tree.Call("é", (ONE,)),
+        tree.Comprehension(tree.Sequence((tree.Layer(ONE),)), "N", tree.Range(ONE, ONE)),
+        tree.Repeat(tree.Layer(ONE), None),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_tree_without_a_text_form_is_refused(element):
+    spec = tree.RouteSpec(tree.Sequence((element,)))
+    for use in (str, lambda spec: spec.expand(N=3)):
+        with pytest.raises(dg.SpecError) as caught:
+            use(spec)
+        assert caught.value.code == "syntax"
+
+
+@pytest.mark.parametrize("spec", [_shared(60), _shared_sum(60)])
+def test_a_tree_that_shares_its_parts_costs_what_it_says(spec):
+    for use in (str, lambda spec: spec.expand(), lambda spec: spec.free_names):
+        with pytest.raises(dg.SpecError) as caught:
+            use(spec)
+        assert caught.value.code == "spec-too-long"
+
+
+def test_an_error_of_a_tree_shows_its_text():
+    spec = tree.RouteSpec(tree.Sequence((tree.Layer(tree.Integer(2)),)))
+    with pytest.raises(dg.SpecError) as caught:
+        spec.expand()
+    assert "   1 | 2\n" in str(caught.value)
 
 
 @pytest.mark.parametrize("spec", [_nested(5000), _sum(5000)])

@@ -81,6 +81,31 @@ def test_a_path_outside_the_layers_is_refused(path, depth):
         Route.of(path, depth)
 
 
+@pytest.mark.parametrize(
+    ("path", "depth"), [([True], None), ([1.0], None), (["1"], None), ([1], "3"), ([1], 10**9), ([1], 10**7)]
+)
+def test_a_path_of_something_else_is_refused(path, depth):
+    with pytest.raises(ValueError, match=r"layers are integers|over the limit"):
+        Route.of(path, depth)
+
+
+@pytest.mark.parametrize(
+    ("depth", "operations", "dropped"),
+    [
+        (1, (), ()),
+        (2, (Execution(1, 1, 1),), ()),
+        (1, (Execution(2, 1, 1),), ()),
+        (1, (Execution(1, 1, 2),), ()),
+        (1, (Execution(1, 1, 1),), (1,)),
+        (2, (Execution(1, 1, 1),), (2, 2)),
+        (0, (Execution(1, 1, 1),), ()),
+    ],
+)
+def test_a_route_that_no_spec_could_mean_is_refused(depth, operations, dropped):
+    with pytest.raises(ValueError, match=r"execution|every layer"):
+        Route(depth, operations, dropped)
+
+
 def test_the_repr_is_short():
     assert repr(dg.route("lft(5)")) == "Route('1..2 (i..i+2 for i in 1..3)', N=5, E=11)"
     assert len(repr(Route.of([1, 3, 2, 5, 1, 4, 4, 2] * 3 + [5, 2, 1] * 40 + [1, 3] * 9 + list(range(1, 99))))) < 150

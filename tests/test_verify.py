@@ -3,6 +3,7 @@
 import json
 
 import networkx as nx
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -93,7 +94,7 @@ EDITS = {
         (lambda g: g.graph.update(dropped=(9,)), "layer 9 is dropped, and the layers are 1..3"),
     ],
     "every-layer": [
-        (lambda g: g.graph.update(parameter_depth=4), "layer 4 is neither run nor in the graph attribute `dropped`"),
+        (lambda g: g.graph.update(parameter_depth=4), "of the layers 1..4, 4 is neither run nor in the attribute `dropped`"),
         (lambda g: g.graph.update(dropped=(2,)), "layer 2 is dropped and run"),
     ],
     "visits": [
@@ -138,8 +139,52 @@ def test_what_is_no_graph_of_a_route_is_refused(graph):
 
 def test_a_huge_depth_costs_nothing():
     graph = _graph()
-    graph.graph["parameter_depth"] = 10**12
-    assert len(dg.failures(graph)) == 20
+    graph.graph["parameter_depth"] = 10**9 - 1
+    (failure,) = dg.failures(graph)
+    assert failure.message == "of the layers 1..999999999, 4..999999999 are neither run nor in the attribute `dropped`"
+
+
+class Shy:
+    def __repr__(self):
+        raise OSError
+
+
+@pytest.mark.parametrize(
+    "value",
+    [[1], {}, 10**5000, Shy(), float("nan"), None, "1", b"1", lambda: 1],
+    ids=lambda value: type(value).__name__,
+)
+@pytest.mark.parametrize("place", ["kind", "layer", "visit", "iterations", "edge", "dropped", "parameter_depth"])
+def test_any_attribute_is_read_or_refused_by_a_rule(place, value):
+    graph = _graph()
+    match place:
+        case "edge":
+            graph.edges["L1.1", "L2.1"]["kind"] = value
+        case "dropped" | "parameter_depth":
+            graph.graph[place] = value
+        case _:
+            graph.nodes["L2.1"][place] = value
+    if (place, type(value)) in {("iterations", list), ("dropped", list)}:
+        return
+    with pytest.raises(dg.GraphError) as caught:
+        dg.verify(graph)
+    assert len(str(caught.value)) < 2_000
+
+
+def test_integers_of_numpy_are_integers():
+    graph = _graph("1 2 1 3 drop(4)")
+    for node in ("L1.1", "L1.2"):
+        graph.nodes[node].update(layer=np.int64(1), visit=np.int32(graph.nodes[node]["visit"]))
+    graph.graph.update(parameter_depth=np.int64(4), dropped=[np.int64(4), 4])
+    route = dg.from_graph(graph)
+    assert route == dg.route("1 2 1 3 drop(4)")
+    assert {type(each.layer) for each in route.executions} == {int}
+
+
+@pytest.mark.parametrize("value", ["lft(5)", None, 5, nx.DiGraph()])
+def test_a_graph_is_made_of_a_route_alone(value):
+    with pytest.raises(dg.GraphError, match="not-a-route"):
+        dg.graph(value)
 
 
 @given(routes, st.data())

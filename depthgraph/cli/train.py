@@ -1,5 +1,6 @@
 """`depthgraph train`: train the reference decoder under a config's route."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +15,8 @@ ResumeOption = Annotated[bool, typer.Option("--resume", help="Go on from the las
 
 def train(config: ConfigArgument, resume: ResumeOption = False, as_json: JsonOption = False) -> None:
     """Train the reference decoder under the route of a config file."""
+    # before torch loads: threads that wait must sleep, or a busy neighbour slows training ten times and more
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from depthgraph.config import load_train_config
     from depthgraph.lab import train as run
 

@@ -1,0 +1,99 @@
+"""What every syntax tree must keep, also one that is built by program: then it has a text form, and a bounded size."""
+
+import re
+from dataclasses import fields
+
+from depthgraph.errors import SpecError
+from depthgraph.source import Source
+from depthgraph.syntax import (
+    DEEPEST,
+    TOO_DEEP_HELP,
+    Arithmetic,
+    Call,
+    Comprehension,
+    Definition,
+    Integer,
+    Name,
+    Node,
+    RouteSpec,
+)
+
+DIGITS = 9
+
+#: A tree has at most as many nodes as the longest spec has characters.
+MOST_NODES = 65_536
+
+#: Words that no name can be; those of data flow are among them, which will join the language.
+DATA_FLOW = frozenset({"save", "load", "add", "mix", "gate", "mean", "sum", "stopgrad", "exit"})
+RESERVED = DATA_FLOW | {"for", "in", "where", "rev", "block", "ilr", "drop", "x", "N"}
+LONGEST_NAME = 64
+
+SUM, PRODUCT = frozenset("+-"), frozenset({"*", "//"})
+
+
+def check_tree(spec: RouteSpec) -> None:
+    """Refuse what the parser would never make.
+
+    Raises:
+        SpecError: `syntax` for something that has no text form, `too-deep`, or `spec-too-long` for more nodes
+            than the longest spec has characters (a tree whose parts are shared counts each use).
+    """
+    todo: list[tuple[object, int]] = [(spec.body, 0), *((item, 0) for item in spec.definitions)]
+    seen = 0
+    while todo:
+        node, depth = todo.pop()
+        seen += 1
+        if seen > MOST_NODES:
+            raise _refused("spec-too-long", f"this tree has more than {MOST_NODES:,} nodes", node)
+        if depth > DEEPEST:
+            raise _refused("too-deep", "this spec is nested too deep", node, TOO_DEEP_HELP)
+        if not isinstance(node, Node):
+            raise _refused("syntax", f"a {type(node).__name__} stands where a node of the syntax tree is needed", node)
+        fault = _fault(node)
+        if fault:
+            raise _refused("syntax", fault, node)
+        todo += [(child, depth + 1) for child in _children(node)]
+
+
+def _refused(code: str, message: str, node: object, help: str = "") -> SpecError:
+    place = node.span if isinstance(node, Node) else Node().span
+    return SpecError(code, message, Source("<tree>"), place, help=help)
+
+
+def _fault(node: Node) -> str:
+    """Say what is wrong with one node, if anything is."""
+    match node:
+        case Integer(value) if type(value) is not int or not 0 <= value < 10**DIGITS:
+            return f"an integer is written with up to {DIGITS} digits and no sign"
+        case Arithmetic(_, rest):
+            signs = {sign for sign, _ in rest}
+            return "" if signs and (signs <= SUM or signs <= PRODUCT) else "an operation joins + and -, or * and //"
+        case Name(text):
+            return "" if text == "N" else _name_fault(text)
+        case Call(name, _) | Comprehension(_, name, _):
+            return _name_fault(name)
+        case Definition(name, parameters, _):
+            return next(filter(None, map(_name_fault, (name, *parameters))), "")
+        case _:
+            return ""
+
+
+def _name_fault(name: object) -> str:
+    valid = isinstance(name, str) and re.fullmatch(r"(?![Lx][0-9])[A-Za-z_][A-Za-z0-9_]*", name)
+    if not valid or name in RESERVED or len(str(name)) > LONGEST_NAME:
+        return f"{str(name)[:LONGEST_NAME]!r} cannot be a name"
+    return ""
+
+
+def _children(node: Node) -> list[object]:
+    """Return what stands directly below a node, in any order."""
+    found: list[object] = []
+    for field in fields(node):
+        value = getattr(node, field.name)
+        if isinstance(node, Arithmetic) and field.name == "rest":
+            found += [operand for _, operand in value]
+        elif isinstance(value, tuple) and field.name != "parameters":
+            found += value
+        elif field.name not in ("span", "source", "value", "text", "name", "index", "parameters"):
+            found.append(value)
+    return found
