@@ -11,6 +11,7 @@ from depthgraph.parser import Limits
 from depthgraph.schemes import LAYER_COUNT, library
 from depthgraph.scope import TOP, Scope, default_integer
 from depthgraph.source import Span
+from depthgraph.sweep import moves_evenly, swept
 from depthgraph.terms import EMPTY, Gap, Run, Term, chain, loop, reversed_term, run, runs
 from depthgraph.well_formed import DIGITS
 
@@ -81,8 +82,8 @@ class Evaluation:
     def _spend(self, steps: int, node: tree.Node, scope: Scope) -> None:
         self._steps += steps
         if self._steps > STEPS * self.limits.executions:
-            message, help = "this spec takes too long to work out", "write what runs in a shorter way"
-            raise self.error("too-many-executions", message, node, scope, help)
+            message = "this spec takes too long to work out"
+            raise self.error("too-many-executions", message, node, scope, "write what runs in a shorter way")
 
     def integer(self, node: tree.Expression, scope: Scope, depth: int = 0) -> int:
         """Return the value of an integer expression that stands `depth` deep in others."""
@@ -142,15 +143,14 @@ class Evaluation:
         if number is None:
             message = f"`{name}` is a {'scheme' if definition.parameters else 'sequence'}, and an integer is needed"
             raise self.error("not-an-integer", message, node, scope)
-        self._integers[name] = self.integer(number, Scope(depth=scope.depth + depth + 1))
-        return self._integers[name]
+        value = self._integers[name] = self.integer(number, Scope(depth=scope.depth + depth + 1))
+        return value
 
     def _defined(self, node: tree.Name, scope: Scope) -> Term:
         name, definition = node.text, self.definitions[node.text]
         if definition.parameters:
             message = f"`{name}` is a scheme and takes arguments"
-            signature = f"{name}({','.join(definition.parameters)})"
-            raise self.error("wrong-arguments", message, node, scope, f"write `{signature}` with integers")
+            raise self.error("wrong-arguments", message, node, scope, f"write `{definition.signature}` with integers")
         return self._body(definition, {}, scope, scope.site)
 
     def _body(self, definition: tree.Definition, integers: Mapping[str, int], scope: Scope, site: Span | None) -> Term:
@@ -185,8 +185,7 @@ class Evaluation:
         return found if found.count == 1 else self._counted(found, node, scope)
 
     def _no_layer(self, layer: int, end: tree.Expression, node: tree.Node, scope: Scope) -> SpecError:
-        known = layer < 1 or self.depth is not None
-        if not known:
+        if self.depth is None and layer >= 1:
             message = f"a model of {layer:,} layers is over the limit of {self.limits.executions:,}"
             return self.error("too-many-executions", message, end, scope)
         message, help = no_such_layer(layer, self.depth, end, node, scope, self.source)
@@ -228,14 +227,25 @@ class Evaluation:
             message = f"this has {last - first + 1:,} iterations, over the limit of {self.limits.executions:,}"
             raise self.error("too-many-executions", message, node.values, scope)
         inner = self._deeper(node, scope)
+        iterations = last - first + 1
+        if iterations > 2 and moves_evenly(node.body, {**scope.integers, node.index: first}):
+            one, two = (self._iteration(node, value, inner) for value in (first, first + 1))
+            self.check_count(one.count * iterations, node, scope)
+            self._spend(iterations, node, scope)
+            moved = swept(one, two, len(node.body.elements), iterations, self.highest)
+            if moved is not None:
+                return loop(moved, 1)
         bodies: list[Term] = []
         count = 0
         for value in range(first, last + 1):
-            here = Scope({**scope.integers, node.index: value}, *inner[1:])
-            bodies.append(self._no_gap(self.term(node.body, here), scope, "a comprehension"))
+            bodies.append(self._iteration(node, value, inner))
             count += bodies[-1].count
             self.check_count(count, node, scope)
         return loop(bodies, 1)
+
+    def _iteration(self, node: tree.Comprehension, value: int, scope: Scope) -> Term:
+        here = Scope({**scope.integers, node.index: value}, *scope[1:])
+        return self._no_gap(self.term(node.body, here), scope, "a comprehension")
 
     def _no_gap(self, term: Term, scope: Scope, what: str) -> Term:
         if term.gap is not None:
@@ -257,15 +267,13 @@ class Evaluation:
         own = self.definitions.get(node.name) if scope.site is None else None
         definition = own or library()[node.name].definition
         site = scope.site or (None if own else node.span)
-        signature = f"{node.name}({','.join(definition.parameters)})"
+        signature = definition.signature
         if len(node.arguments) != len(definition.parameters):
             wanted = f"{len(definition.parameters)} argument{'s' if len(definition.parameters) != 1 else ''}"
             message = f"`{signature}` takes {wanted}, and this gives {len(node.arguments)}"
-            help = f"write `{signature}` with integers"
             if not definition.parameters:
-                message = f"`{node.name}` is a sequence and takes no arguments"
-                help = f"put a blank before a group: `{node.name} (…)`"
-            raise self.error("wrong-arguments", message, node, scope, help)
+                message = f"`{node.name}` is a sequence and takes no arguments; a blank stands before a group"
+            raise self.error("wrong-arguments", message, node, scope, f"it is written `{signature}`")
         self._spend(len(node.arguments), node, scope)
         integers: dict[str, int] = {}
         offset = scope.offset

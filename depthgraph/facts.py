@@ -20,7 +20,11 @@ class Facts:
         self.graph = graph
         self.nodes = dict(graph.nodes(data=True))
         self.kinds = {node: text_of(data.get("kind")) for node, data in self.nodes.items()}
-        self.executions = {node: self.nodes[node] for node, kind in self.kinds.items() if kind == EXECUTION}
+        self.executions = {
+            node: (as_integer(data.get("layer")), as_integer(data.get("visit")))
+            for node, data in self.nodes.items()
+            if self.kinds[node] == EXECUTION
+        }
         self.outgoing = dict(graph.adjacency())
         self.incoming: dict[Any, list[Any]] = {node: [] for node in self.nodes}
         self.odd_edges: list[tuple[Any, Any, Any]] = []
@@ -49,18 +53,15 @@ class Facts:
     @property
     def layers(self) -> Iterator[tuple[Any, int, int | None]]:
         """The executions whose layer is an integer: node, layer, visit."""
-        for node, data in self.executions.items():
-            layer = as_integer(data.get("layer"))
-            if layer is not None:
-                yield node, layer, as_integer(data.get("visit"))
+        return ((node, layer, visit) for node, (layer, visit) in self.executions.items() if layer is not None)
 
-    @property
+    @cached_property
     def depth(self) -> int | None:
         """N, if the graph says it."""
         depth = as_integer(self.graph.graph.get("parameter_depth"))
         return depth if depth is not None and depth >= 1 else None
 
-    @property
+    @cached_property
     def dropped(self) -> tuple[int, ...] | None:
         """The layers that the graph drops; None if that cannot be read."""
         return read_dropped(self.graph.graph.get("dropped", ()))

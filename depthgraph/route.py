@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, total_ordering
 from itertools import chain, repeat
-from typing import Any, NamedTuple, SupportsIndex
+from typing import Any, NamedTuple
 
 from depthgraph.source import Span
 
@@ -211,11 +211,13 @@ class Route:
 
 def as_integer(value: object) -> int | None:
     """Return an integer of any library (numpy, torch …) as Python's own; None for what is none, or is huge."""
-    if isinstance(value, bool) or not isinstance(value, SupportsIndex):
+    if type(value) is int:
+        return value if -(10**9) < value < 10**9 else None
+    if isinstance(value, bool):
         return None
     try:
-        number = operator.index(value)
-    except (TypeError, ValueError):  # an array of one dimension or more
+        number = operator.index(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):  # no integer, or an array of some
         return None
     return number if -(10**9) < number < 10**9 else None
 

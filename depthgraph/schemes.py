@@ -37,7 +37,7 @@ class Scheme:
     @property
     def signature(self) -> str:
         """`name(parameters)`."""
-        return f"{self.definition.name}({','.join(self.definition.parameters)})"
+        return self.definition.signature
 
 
 @cache

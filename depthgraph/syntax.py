@@ -139,6 +139,11 @@ class Definition(Node):
     parameters: tuple[str, ...]
     body: Sequence
 
+    @property
+    def signature(self) -> str:
+        """`name(parameters)`, or the name alone."""
+        return f"{self.name}({','.join(self.parameters)})" if self.parameters else self.name
+
 
 @dataclass(frozen=True, slots=True)
 class RouteSpec(Node):

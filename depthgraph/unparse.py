@@ -37,8 +37,7 @@ def format_spec(spec: RouteSpec) -> str:
 
 def format_definition(definition: Definition) -> str:
     """Return `name=body` or `name(p,q)=body`."""
-    parameters = f"({','.join(definition.parameters)})" if definition.parameters else ""
-    return f"{definition.name}{parameters}={' '.join(_elements(definition.body.elements, 0))}"
+    return f"{definition.signature}={' '.join(_elements(definition.body.elements, 0))}"
 
 
 def format_element(node: Element) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from depthgraph.errors import GraphError, shown
 from depthgraph.facts import Facts
 from depthgraph.graph import EXECUTION, HIDDEN, INPUT, OUTPUT, read_graph, read_iterations
-from depthgraph.route import Route, as_integer
+from depthgraph.route import Route
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -107,10 +107,12 @@ def _attributes(facts: Facts) -> Found:
         if kind is None or kind not in ARITY:
             found = shown(facts.nodes[node].get("kind"))
             yield f"{_names([node])} has kind {found}; the kinds are {kinds}", (node,)
-    for node, data in facts.executions.items():
-        for name in ("layer", "visit"):
-            if as_integer(data.get(name)) is None:
-                yield f"{_names([node])} has {name} {shown(data.get(name))}, which is not an integer", (node,)
+    for node, numbers in facts.executions.items():
+        data = facts.nodes[node]
+        if None in numbers:
+            for name, number in zip(("layer", "visit"), numbers, strict=True):
+                if number is None:
+                    yield f"{_names([node])} has {name} {shown(data.get(name))}, which is not an integer", (node,)
         if read_iterations(data.get("iterations", ())) is None:
             yield f"{_names([node])} has iterations that are no list of (loop, number, count)", (node,)
 
@@ -210,11 +212,10 @@ def _missing(known: set[int], depth: int) -> list[str]:
 def _visits(facts: Facts) -> Found:
     """The visits of a layer are numbered 1, 2, … in topological order."""
     seen: Counter[int] = Counter()
-    read = {node: (layer, visit) for node, layer, visit in facts.layers}
     for node in facts.order or ():
-        if node not in read:
+        layer, visit = facts.executions.get(node, (None, None))
+        if layer is None:
             continue
-        layer, visit = read[node]
         seen[layer] += 1
         if visit != seen[layer]:
             found = shown(facts.nodes[node].get("visit"))

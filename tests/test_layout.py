@@ -14,7 +14,7 @@ ROOT = Path(depthgraph.__file__).parent
 #: A module imports only what stands above it. docs/architecture.md says what each is.
 ORDER = [
     "source", "errors", "route", "syntax", "well_formed", "unparse", "misread", "build", "parser", "schemes", "names", "terms", "scope",
-    "outside", "evaluate", "expand", "repeats", "canonical", "graph", "facts", "verify", "decoder_config", "cost", "yaml_file", "config_errors",
+    "outside", "sweep", "evaluate", "expand", "repeats", "canonical", "graph", "facts", "verify", "decoder_config", "cost", "yaml_file", "config_errors",
     "config",
     "draw", "nn", "lab", "cli",
 ]  # fmt: skip
