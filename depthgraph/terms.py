@@ -182,7 +182,11 @@ def listing(term: Term) -> Listing:
 
 
 def _list(term: Term, around: tuple[Iteration, ...], into: Listing) -> None:
-    if isinstance(term, Run):
+    if isinstance(term, Run) and term.count == 1:
+        into.path.append(term.first)
+        into.iterations.append(around)
+        into.spans.append(term.span)
+    elif isinstance(term, Run):
         step = 1 if term.last >= term.first else -1
         into.path += range(term.first, term.last + step, step)
         into.iterations += [around] * term.count

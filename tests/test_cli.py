@@ -4,10 +4,13 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import depthgraph as dg
+
+ROOT = Path(__file__).parent.parent
 
 
 def run(*arguments, stdin=None, **environment):
@@ -315,6 +318,16 @@ def test_the_code_stage_calls_one_layer_twice():
     code = run("show", "(1..2)x2", "--emit", "code").stdout
     assert code.count('getattr(self.layers, "0")(') == 2
     assert code.splitlines()[0].startswith("def forward(self, hidden")
+
+
+@pytest.mark.parametrize("arguments", [["show", "1", "--emit", "code"], ["train", "examples/lft.yaml"]])
+def test_without_torch_the_commands_that_need_it_say_what_to_install(arguments):
+    script = f"import sys; sys.modules['torch'] = None; from depthgraph.cli import main; main({arguments!r})"
+    result = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert result.returncode == 2
+    assert "error[missing-package]" in result.stderr
+    assert 'pip install "depthgraph[' in result.stderr
+    assert "Traceback" not in result.stderr
 
 
 def test_a_long_route_is_shown_without_its_picture():

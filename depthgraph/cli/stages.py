@@ -163,10 +163,10 @@ def graph_data(spec: RouteSpec, route: Route) -> Any:
 
 def code_text(spec: RouteSpec, route: Route) -> str:
     """Return the Python that the compiled module runs, over layers that take a hidden state alone."""
-    # the code names the layers and not what they are: any module stands for one
-    from torch.nn import Identity
+    from depthgraph.nn import compile  # first: where there is no torch, it says what to install
 
-    from depthgraph.nn import compile
+    # isort: split
+    from torch.nn import Identity  # the code names layers and not what they are: any module stands for one
 
     return compile(route, [Identity() for _ in range(route.parameter_depth)]).code.strip()
 
