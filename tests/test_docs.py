@@ -2,6 +2,8 @@
 
 import doctest
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -99,3 +101,22 @@ def test_the_config_on_the_training_page_is_one(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text(shown)
     assert load_train_config(path).route == dg.route("1 (2..5)x2 6")
+
+
+def _commands():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    for block in re.findall(r"(?ms)^```sh\n(.*?)^```", text):
+        yield from re.findall(r"(?m)^(depthgraph .*?)(?: +#.*)?$", block)
+
+
+@pytest.mark.parametrize("command", [command for command in _commands() if " train " not in command])
+def test_commands_of_the_readme_run(command, tmp_path):
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    words = command.replace("depthgraph", f"{sys.executable} -m depthgraph", 1)
+    result = subprocess.run(["bash", "-c", words], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout
+
+
+def test_the_readme_has_every_command():
+    assert {command.split()[1] for command in _commands()} == {"show", "draw", "check", "schemes", "train"}
