@@ -9,25 +9,16 @@ from depthgraph.errors import SpecError
 from depthgraph.schemes import library
 from depthgraph.source import Source, Span
 from depthgraph.syntax import (
-    Arithmetic,
-    Block,
     Call,
     Comprehension,
     Definition,
-    Drop,
     Element,
     Expression,
-    Fill,
-    Ilr,
-    Integer,
-    Layer,
     Name,
-    Range,
-    Repeat,
-    Reverse,
     RouteSpec,
     Sequence,
     check_depth,
+    children,
 )
 
 FORMS = ("rev", "block", "ilr", "drop")
@@ -190,29 +181,5 @@ def _walk(node: Walked, local: frozenset[str] = frozenset(), depth: int = 0) -> 
         yield from _walk(node.body, local | {node.index}, depth + 1)
         yield from _walk(node.values, local, depth + 1)
         return
-    for child in _children(node):
+    for child in children(node):
         yield from _walk(child, local, depth + 1)
-
-
-def _children(node: Walked) -> tuple[Walked, ...]:
-    match node:
-        case Integer() | Name() | Fill() | Comprehension():
-            return ()
-        case Arithmetic(first, rest):
-            return (first, *(operand for _, operand in rest))
-        case Layer(number):
-            return (number,)
-        case Range(first, last):
-            return (first, last)
-        case Sequence(elements):
-            return elements
-        case Repeat(body, count):
-            return (body, count)
-        case Reverse(body):
-            return (body,)
-        case Block(layers) | Drop(layers):
-            return (layers,)
-        case Ilr(counts):
-            return counts
-        case Call(_, arguments):
-            return arguments

@@ -5,6 +5,7 @@ no part in equality, so that two texts that differ in blanks alone are the same 
 """
 
 from dataclasses import dataclass, field
+from typing import assert_never
 
 from depthgraph.errors import SpecError
 from depthgraph.route import Route
@@ -194,3 +195,34 @@ def check_depth(depth: int, node: Node, source: Source) -> None:
 
 
 TOO_DEEP_HELP = "name inner parts with `where`, or write repeats as one count: `(1 2)x6` for `((1 2)x2)x3`"
+
+
+def children(node: "Element | Expression | Definition") -> tuple["Element | Expression", ...]:
+    """Return what stands directly below a node, in the order of the text."""
+    match node:
+        case Integer() | Name() | Fill():
+            return ()
+        case Arithmetic(first, rest):
+            return (first, *(operand for _, operand in rest))
+        case Layer(number):
+            return (number,)
+        case Range(first, last):
+            return (first, last)
+        case Sequence(elements):
+            return elements
+        case Repeat(body, count):
+            return (body, count)
+        case Reverse(body):
+            return (body,)
+        case Block(layers) | Drop(layers):
+            return (layers,)
+        case Ilr(counts):
+            return counts
+        case Call(_, arguments):
+            return arguments
+        case Comprehension(body, _, values):
+            return (body, values)
+        case Definition(body=body):
+            return (body,)
+        case _:
+            assert_never(node)

@@ -1,7 +1,6 @@
 """What every syntax tree must keep, also one that is built by program: then it has a text form, and a bounded size."""
 
 import re
-from dataclasses import fields
 
 from depthgraph.errors import SpecError
 from depthgraph.source import Source
@@ -16,6 +15,7 @@ from depthgraph.syntax import (
     Name,
     Node,
     RouteSpec,
+    children,
 )
 
 DIGITS = 9
@@ -49,10 +49,10 @@ def check_tree(spec: RouteSpec) -> None:
             raise _refused("too-deep", "this spec is nested too deep", node, TOO_DEEP_HELP)
         if not isinstance(node, Node):
             raise _refused("syntax", f"a {type(node).__name__} stands where a node of the syntax tree is needed", node)
+        todo += [(child, depth + 1) for child in _parts(node)]
         fault = _fault(node)
         if fault:
             raise _refused("syntax", fault, node)
-        todo += [(child, depth + 1) for child in _children(node)]
 
 
 def _refused(code: str, message: str, node: object, help: str = "") -> SpecError:
@@ -85,15 +85,8 @@ def _name_fault(name: object) -> str:
     return ""
 
 
-def _children(node: Node) -> list[object]:
-    """Return what stands directly below a node, in any order."""
-    found: list[object] = []
-    for field in fields(node):
-        value = getattr(node, field.name)
-        if isinstance(node, Arithmetic) and field.name == "rest":
-            found += [operand for _, operand in value]
-        elif isinstance(value, tuple) and field.name != "parameters":
-            found += value
-        elif field.name not in ("span", "source", "value", "text", "name", "index", "parameters"):
-            found.append(value)
-    return found
+def _parts(node: Node) -> tuple[object, ...]:
+    try:
+        return tuple(children(node))  # type: ignore[arg-type]
+    except (AssertionError, TypeError, ValueError):
+        raise _refused("syntax", f"a {type(node).__name__} is not made of what it says", node) from None

@@ -1,7 +1,9 @@
 """The command line, as a real process."""
 
+import contextlib
 import json
 import os
+import pty
 import subprocess
 import sys
 from pathlib import Path
@@ -379,17 +381,28 @@ def test_zeros_before_a_number_change_nothing(zeros):
     assert "error[bad-binding]" in run("show", "1..N", f"N={'0' * zeros}{'6' * 5000}").stderr
 
 
-def test_colour_follows_no_color(tmp_path):
-    """Errors are coloured on a terminal, and plain there too when NO_COLOR is set."""
-    script = f"{sys.executable} -m depthgraph check 4..2"
-    for no_color, coloured in ((None, True), ("1", False)):
-        env = {key: value for key, value in os.environ.items() if key != "NO_COLOR"} | {"TERM": "xterm-256color"}
-        if no_color:
-            env["NO_COLOR"] = no_color
-        command = ["script", "-qec", script, str(tmp_path / "typescript")]
-        out = subprocess.run(command, capture_output=True, env=env, stdin=subprocess.DEVNULL, check=False).stdout
-        assert b"descending-range" in out
-        assert (b"\x1b[31m" in out or b"\x1b[1;31m" in out) == coloured
+def _on_a_terminal(*arguments, **environment):
+    """Return what a command writes to a terminal that is both its output streams."""
+    ours, theirs = pty.openpty()
+    env = {key: value for key, value in os.environ.items() if key != "NO_COLOR"}
+    command = [sys.executable, "-m", "depthgraph", *arguments]
+    with subprocess.Popen(
+        command, stdin=theirs, stdout=theirs, stderr=theirs, env=env | {"TERM": "xterm-256color"} | environment
+    ):
+        os.close(theirs)
+        written = b""
+        with contextlib.suppress(OSError):  # Linux says so when the other side has closed
+            while part := os.read(ours, 65_536):
+                written += part
+    os.close(ours)
+    return written
+
+
+@pytest.mark.parametrize(("environment", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
+def test_errors_are_coloured_on_a_terminal_unless_no_color_is_set(environment, coloured):
+    written = _on_a_terminal("check", "4..2", **environment)
+    assert b"descending-range" in written
+    assert (b"\x1b[31m" in written or b"\x1b[1;31m" in written) == coloured
 
 
 def test_output_of_another_encoding_does_not_break():

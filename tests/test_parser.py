@@ -166,6 +166,10 @@ ONE = tree.Integer(1)
         tree.Call("é", (ONE,)),
         tree.Comprehension(tree.Sequence((tree.Layer(ONE),)), "N", tree.Range(ONE, ONE)),
         tree.Repeat(tree.Layer(ONE), None),
+        tree.Sequence(None),
+        tree.Call("lft", ONE),
+        tree.Layer(tree.Arithmetic(ONE, (ONE,))),
+        tree.RouteSpec(tree.Sequence((tree.Layer(ONE),))),
     ],
     ids=lambda value: type(value).__name__,
 )
