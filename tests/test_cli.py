@@ -160,6 +160,16 @@ def test_a_file_without_a_usable_route(tmp_path, text, message):
     assert message in result.stderr
 
 
+def test_a_training_config_without_a_route_has_the_standard_one(tmp_path):
+    path = tmp_path / "a.yaml"
+    path.write_text("model: {preset: lft-2.5m}\nbatch: 1\nlength: 8\nsteps: 1\nout: runs/a\n")
+    result = run("check", str(path))
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == f"ok  {path}: model, which names no route  N=6 E=6  1..6\n"
+    path.write_text("model: {preset: lft-2.5m}\nbatch: 0\nlength: 8\nsteps: 1\nout: runs/a\n")
+    assert "invalid-config" in run("check", str(path)).stderr
+
+
 def test_check_as_json_has_the_errors_too():
     result = run("check", "lft(5)", "1..2 4", "--json")
     assert result.returncode == 1

@@ -6,6 +6,7 @@ import yaml
 
 from depthgraph.cli.inputs import Given, meant
 from depthgraph.errors import ConfigError, DepthGraphError
+from depthgraph.source import Source
 from depthgraph.yaml_file import Document, Value, built, entry, read_yaml
 
 #: Keys beside `route`, or further out, that say N, in the order in which they are believed.
@@ -22,6 +23,10 @@ def routes_in(path: str) -> Iterator[Given | ConfigError]:
     """
     document = read_yaml(path)
     values = list(document.values("route"))
+    standard = _standard(document)
+    if not values and standard is not None:
+        yield standard
+        return
     if not values:
         source, span = document.place_of(())
         raise ConfigError("invalid-config", f"there is no `route` in {path}", source, span, help="add `route: lft(5)`")
@@ -43,6 +48,25 @@ def _given(document: Document, value: Value) -> Given | ConfigError:
         return Given(title, document.source_at(value.node), _bindings(document, value.around))
     except ConfigError as error:
         return error
+
+
+def _standard(document: Document) -> Given | None:
+    """Return the standard route of a training config that names none: `train` runs every layer once then."""
+    if not is_train_config(document.data):
+        return None
+    root = document.root
+    assert isinstance(root, yaml.MappingNode)
+    _, model = entry(root, "model") or (None, None)
+    around = [node for node in (root, model) if isinstance(node, yaml.MappingNode)]
+    title = f"{document.name}: model, which names no route"
+    return Given(title, Source("...", document.name), _bindings(document, around))
+
+
+def is_train_config(data: object) -> bool:
+    """Whether a file says what only `train` reads."""
+    return (
+        isinstance(data, Mapping) and isinstance(data.get("model"), Mapping) and any(key in data for key in TRAIN_KEYS)
+    )
 
 
 def _wrong(document: Document, node: yaml.Node, message: str, help: str = "") -> ConfigError:
@@ -121,9 +145,7 @@ def train_errors(path: str) -> Iterator[ConfigError]:
     """Yield what `train` has against a file, where it is a training config and its route is not to blame."""
     from depthgraph.config import load_train_config
 
-    data = read_yaml(path).data
-    model = data.get("model") if isinstance(data, Mapping) else None
-    if not (isinstance(model, Mapping) and "route" in model and any(key in data for key in TRAIN_KEYS)):
+    if not is_train_config(read_yaml(path).data):
         return
     try:
         load_train_config(path)
