@@ -11,16 +11,9 @@ from depthgraph.errors import CompileError
 from depthgraph.nn import capture, compile
 from depthgraph.route import Route
 
+from layers import Layer
+
 WIDTH = 4
-
-
-class Layer(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = nn.Linear(WIDTH, WIDTH)
-
-    def forward(self, hidden: Tensor) -> Tensor:
-        return torch.tanh(self.linear(hidden))
 
 
 def model_of(path):

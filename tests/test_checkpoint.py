@@ -18,14 +18,7 @@ from depthgraph.lab.optimiser import build_optimiser
 TOKENIZER = train_tokenizer(["a text"], 257)
 STATE = State("0" * 64, step=4, tokens=40, flops=99, seconds=1.5, loss=0.1 + 0.2)
 
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Tiny matrices are slower on two threads, and far slower on a busy machine."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def config_of(**model):

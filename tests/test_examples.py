@@ -5,7 +5,6 @@ import io
 from pathlib import Path
 
 import pytest
-import torch
 from rich.console import Console
 
 from depthgraph.config import TrainConfig, load_train_config
@@ -15,14 +14,7 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 SMALL = {"vocab_size": 257, "width": 32, "ffn_width": 32, "context": 16}
 QUICK = {"batch": 2, "length": 16, "steps": 2, "threads": 1}
 
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Tiny matrices are slower on two threads, and far slower on a busy machine."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def module_of(name):

@@ -12,26 +12,9 @@ from depthgraph.errors import CompileError
 from depthgraph.nn import compile
 from depthgraph.route import Route
 
+from layers import AnnotatedTuple, Residual, ReturnsTuple
+
 WIDTH = 6
-
-
-class Residual(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = nn.Linear(WIDTH, WIDTH)
-
-    def forward(self, hidden: Tensor) -> Tensor:
-        return hidden + torch.tanh(self.linear(hidden))
-
-
-class ReturnsTuple(Residual):
-    def forward(self, hidden):  # no annotation: it has to be seen at run time
-        return super().forward(hidden), None
-
-
-class AnnotatedTuple(Residual):
-    def forward(self, hidden: Tensor) -> tuple[Tensor, int]:
-        return super().forward(hidden), 3
 
 
 @pytest.mark.parametrize(

@@ -12,16 +12,9 @@ from depthgraph.errors import CompileError
 from depthgraph.nn import capture, compile
 from depthgraph.route import Route
 
+from layers import Residual
+
 WIDTH = 6
-
-
-class Residual(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = nn.Linear(WIDTH, WIDTH)
-
-    def forward(self, hidden: Tensor) -> Tensor:
-        return hidden + torch.tanh(self.linear(hidden))
 
 
 class ScaledPair(nn.Module):
