@@ -16,9 +16,7 @@ from depthgraph.graph import EXECUTION, HIDDEN, INPUT, OUTPUT, read_graph, read_
 from depthgraph.route import Route
 
 if TYPE_CHECKING:
-    import networkx as nx
-
-    Graph = nx.DiGraph[Any]
+    from depthgraph.facts import Graph
 
 #: How many failures a message lists.
 SHOWN = 20
@@ -137,7 +135,8 @@ def _acyclic(facts: Facts) -> Found:
         import networkx as nx
 
         nodes = tuple(edge[0] for edge in nx.find_cycle(facts.graph))
-        yield f"{_names(nodes, ' → ')} → `{nodes[0]}` is a cycle; a loop is one node per execution", nodes
+        round_trip = f"{_names(nodes, ' → ')} → {_names(nodes[:1])}"
+        yield f"{round_trip} is a cycle; a loop is one node per execution", nodes
 
 
 #: How many inputs a node of each kind takes.
@@ -253,5 +252,5 @@ def _missed(nodes: Iterable[Any], starts: list[Any], adjacency: Mapping[Any, Ite
 
 
 def _names(nodes: Iterable[Any], separator: str = ", ") -> str:
-    shown = [f"`{node}`" if isinstance(node, str) else f"`{shown(node)}`" for node in nodes]
-    return separator.join(shown[:8]) + (f" and {len(shown) - 8} more" if len(shown) > 8 else "")
+    names = [f"`{node if isinstance(node, str) else shown(node)}`" for node in nodes]
+    return separator.join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")

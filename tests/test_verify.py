@@ -1,6 +1,7 @@
 """Graphs: built from routes, read back, edited by hand, and the rules that they must keep."""
 
 import json
+import re
 
 import networkx as nx
 import numpy as np
@@ -241,6 +242,20 @@ def test_a_graph_survives_json():
     assert [each.iterations for each in again.executions] == [
         each.iterations for each in dg.from_graph(graph).executions
     ]
+
+
+@pytest.mark.parametrize("name", [0, ("L", 1), 2.5, Shy()], ids=lambda value: type(value).__name__)
+def test_a_failure_names_nodes_of_any_kind(name):
+    graph = nx.relabel_nodes(_graph(), {"L1.1": name})
+    graph.remove_edge("input", name)
+    (arity,) = [failure for failure in dg.failures(graph) if failure.rule == "arity"]
+    shown = re.escape(repr(name)) if not isinstance(name, Shy) else ".*Shy.*"
+    assert re.fullmatch(f"`{shown}` has 0 inputs and takes 1", arity.message)
+    assert arity.nodes == (name,)
+    graph.add_edge("L2.1", name, kind="hidden")
+    (cycle,) = [failure for failure in dg.failures(graph) if failure.rule == "acyclic"]
+    assert re.search(f"`{shown}`.* is a cycle", cycle.message)
+    assert set(cycle.nodes) == {name, "L2.1"}
 
 
 def test_verify_changes_nothing():
