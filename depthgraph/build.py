@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from depthgraph import syntax as tree
-from depthgraph.misread import Fault
+from depthgraph.misread import Fault, token_span
 from depthgraph.route import ranges
 from depthgraph.source import Span
 from depthgraph.unparse import format_count, format_element, format_expression
@@ -149,13 +149,6 @@ def span_of(children: Sequence["tree.Node | Token"]) -> Span:
     start = first.span if isinstance(first, tree.Node) else token_span(first)
     end = last.span if isinstance(last, tree.Node) else token_span(last)
     return Span(start.start, end.end)
-
-
-def token_span(token: "Token") -> Span:
-    """Return where a token stands."""
-    assert token.start_pos is not None
-    assert token.end_pos is not None
-    return Span(token.start_pos, token.end_pos)
 
 
 def _new_name(token: "Token") -> str:

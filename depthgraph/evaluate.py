@@ -176,13 +176,12 @@ class Evaluation:
 
     def _run(self, first: tree.Expression, last: tree.Expression, node: tree.Node, scope: Scope) -> Term:
         start = self.integer(first, scope) + scope.offset
-        end = start if last is first else self.integer(last, scope) + scope.offset
+        end = self.integer(last, scope) + scope.offset
         if start > end:
             return EMPTY
         if start < 1 or end > self.highest:
             raise self._no_layer(start if start < 1 else end, first if start < 1 else last, node, scope)
-        found = run(start, end, scope.site or node.span)
-        return found if found.count == 1 else self._counted(found, node, scope)
+        return self._counted(run(start, end, scope.site or node.span), node, scope)
 
     def _no_layer(self, layer: int, end: tree.Expression, node: tree.Node, scope: Scope) -> SpecError:
         if self.depth is None and layer >= 1:

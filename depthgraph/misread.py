@@ -154,7 +154,7 @@ def _hint(character: str) -> str:
 def _unexpected(error: "UnexpectedToken", source: Source) -> SpecError:
     token, expected = error.token, set(error.accepts or error.expected)
     at_end = token.type == "$END"
-    span = Span(len(source.text.rstrip()), len(source.text.rstrip())) if at_end else _span(token)
+    span = Span(len(source.text.rstrip()), len(source.text.rstrip())) if at_end else token_span(token)
     before = _token_before(source, span.start)
     if token.type in _KEYWORDS and before in {",", "where", "for", "("} and "FILL" not in expected:
         message = f"`{token}` is a word of the language and cannot be a name"
@@ -165,7 +165,8 @@ def _unexpected(error: "UnexpectedToken", source: Source) -> SpecError:
     return SpecError("syntax", message, source, span, help=_syntax_help(token, expected, before, source))
 
 
-def _span(token: "Token") -> Span:
+def token_span(token: "Token") -> Span:
+    """Return where a token stands."""
     assert token.start_pos is not None
     assert token.end_pos is not None
     return Span(token.start_pos, token.end_pos)

@@ -153,15 +153,6 @@ def _meant(name: str, known: Iterable[str]) -> str:
     return f"did you mean `{folded[close[0]]}`?" if close else ""
 
 
-def uses_name(spec: RouteSpec, name: str) -> bool:
-    """Whether a spec's text has a name as an integer or a sequence."""
-    return any(
-        isinstance(use, Name) and use.text == name
-        for body, parameters in _bodies(spec)
-        for use in _uses(body, frozenset(parameters))
-    )
-
-
 def _uses(body: Sequence, local: frozenset[str]) -> Iterator[Name | Call]:
     """Yield the names and calls of a body in text order, without those that are bound inside it."""
     for node in _walk(body, local):

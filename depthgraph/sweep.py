@@ -7,7 +7,7 @@ each run begins and by how much it moves.
 from collections.abc import Mapping
 
 from depthgraph import syntax as tree
-from depthgraph.terms import Chain, Run, Term
+from depthgraph.terms import Chain, Run, Term, chain, run
 
 
 def moves_evenly(body: tree.Sequence, names: Mapping[str, int]) -> bool:
@@ -54,10 +54,11 @@ def swept(one: Term, two: Term, elements: int, iterations: int, highest: int) ->
     moves = [new.first - old.first for old, new in zip(before, after, strict=True)]
     if any(new.count != old.count for old, new in zip(before, after, strict=True)):
         return None
-    last = [_run(run, move * (iterations - 1)) for run, move in zip(before, moves, strict=True)]
-    if any(run.first < 1 or run.last > highest for run in last):
+    last = [_moved(part, move * (iterations - 1)) for part, move in zip(before, moves, strict=True)]
+    if any(part.first < 1 or part.last > highest for part in last):
         return None
-    return [_moved(before, moves, by) for by in range(iterations)]
+    pairs = list(zip(before, moves, strict=True))
+    return [chain(_moved(part, move * by) for part, move in pairs) for by in range(iterations)]
 
 
 def _runs(term: Term) -> tuple[Run, ...] | None:
@@ -68,13 +69,5 @@ def _runs(term: Term) -> tuple[Run, ...] | None:
     return None
 
 
-def _moved(runs: tuple[Run, ...], moves: list[int], by: int) -> Term:
-    parts = tuple(_run(run, move * by) for run, move in zip(runs, moves, strict=True))
-    if len(parts) == 1:
-        return parts[0]
-    return Chain(parts, sum(run.count for run in parts), parts[0].head, max(run.last for run in parts), None)
-
-
-def _run(run: Run, by: int) -> Run:
-    first, last, span, count, *_ = run
-    return Run(first + by, last + by, span, count, first + by, last + by)
+def _moved(term: Run, by: int) -> Run:
+    return run(term.first + by, term.last + by, term.span)

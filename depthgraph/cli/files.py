@@ -23,9 +23,8 @@ def routes_in(path: str) -> Iterator[Given | ConfigError]:
     """
     document = read_yaml(path)
     values = list(document.values("route"))
-    standard = _standard(document)
-    if not values and standard is not None:
-        yield standard
+    if not values and is_train_config(document.data):
+        yield _standard(document)
         return
     if not values:
         source, span = document.place_of(())
@@ -50,10 +49,8 @@ def _given(document: Document, value: Value) -> Given | ConfigError:
         return error
 
 
-def _standard(document: Document) -> Given | None:
+def _standard(document: Document) -> Given:
     """Return the standard route of a training config that names none: `train` runs every layer once then."""
-    if not is_train_config(document.data):
-        return None
     root = document.root
     assert isinstance(root, yaml.MappingNode)
     _, model = entry(root, "model") or (None, None)

@@ -8,7 +8,7 @@ from typing import Any
 from depthgraph.graph import build_graph
 from depthgraph.route import Route, ranges
 from depthgraph.schemes import library
-from depthgraph.syntax import Call, Node, RouteSpec
+from depthgraph.syntax import Call, Element, Expression, Node, RouteSpec, children
 
 #: A spec of more executions than this is listed in part, unless one asks for a stage of it.
 LISTED = 2_000
@@ -66,7 +66,7 @@ def _numbers(layers: tuple[int, ...]) -> str:
 
 
 def _schemes(spec: RouteSpec) -> Iterator[tuple[str, str]]:
-    """Yield the definitions of the library's schemes that a spec uses, and those that they use."""
+    """Yield the definitions of the library's schemes that a spec calls."""
     own = {item.name for item in spec.definitions}
     names = dict.fromkeys(
         call.name
@@ -78,15 +78,11 @@ def _schemes(spec: RouteSpec) -> Iterator[tuple[str, str]]:
         yield name, library()[name].text
 
 
-def _calls(node: Any) -> Iterator[Call]:
+def _calls(node: Element | Expression) -> Iterator[Call]:
     if isinstance(node, Call):
         yield node
-    if isinstance(node, Node):
-        for field in dataclasses.fields(node):
-            yield from _calls(getattr(node, field.name))
-    elif isinstance(node, tuple):
-        for item in node:
-            yield from _calls(item)
+    for child in children(node):
+        yield from _calls(child)
 
 
 def tree_text(spec: RouteSpec, route: Route) -> str:
