@@ -5,6 +5,7 @@ kinds that a caller would catch together.
 """
 
 import reprlib
+from dataclasses import dataclass
 
 from depthgraph.source import Location, Source, Span
 
@@ -72,6 +73,20 @@ class SpecError(DepthGraphError):
     """A route spec that does not mean a route; it has a place in the spec's text."""
 
 
+@dataclass(frozen=True)
+class Fault(Exception):  # noqa: N818
+    """What is wrong and where in the text, before anyone has said which text."""
+
+    code: str
+    message: str
+    span: Span
+    help: str = ""
+
+    def at(self, source: Source) -> SpecError:
+        """Return the error, in its source."""
+        return SpecError(self.code, self.message, source, self.span, help=self.help)
+
+
 class GraphError(DepthGraphError):
     """A networkx graph that breaks a rule of `verify`; `failures` has every one of them."""
 
@@ -90,6 +105,10 @@ class ConfigError(DepthGraphError):
 
 class DrawError(DepthGraphError):
     """A picture that cannot be made in this view, in this format, or on this machine."""
+
+
+class ExploreError(DepthGraphError):
+    """A space of routes that cannot be, or is asked for what it does not hold."""
 
 
 class MissingPackageError(DepthGraphError, ImportError):
@@ -139,6 +158,12 @@ KINDS: dict[str, str] = {
     "unused-layer": "a layer that no execution runs",
     "dropped-layer-runs": "a layer both dropped and run",
     "empty-route": "a route that runs nothing",
+    # data flow
+    "unknown-register": "a register read before it is saved",
+    "unused-register": "a register saved and never read",
+    "unused-result": "a hidden state that nothing reads",
+    "empty-branch": "a branch that runs no layer",
+    "data-flow-in-rev": "data flow where the order of executions is reversed",
     # graphs
     "invalid-graph": "a graph that breaks rules of verify",
     # compile
@@ -159,6 +184,13 @@ KINDS: dict[str, str] = {
     "unknown-view": "no such view, or not in this format",
     "missing-dot": "no Graphviz program to render with",
     "too-large-to-draw": "a picture with too many parts to read",
+    # spaces of routes
+    "invalid-space": "bounds of a space of routes that are none, or bound nothing",
+    "invalid-pattern": "a pattern of routes whose names or ranges do not fit",
+    "space-too-large": "a space of routes with too much to count or to try",
+    "empty-space": "a route drawn from a space that has none",
+    "not-in-space": "a route outside the space that it is used with",
+    "unknown-measure": "a measure that does not exist, or that nothing can equal",
     # files and settings
     "invalid-yaml": "a file that is not valid YAML",
     "invalid-config": "a config with wrong or unknown settings",

@@ -13,10 +13,10 @@ ROOT = Path(depthgraph.__file__).parent
 
 #: A module imports only what stands above it. docs/architecture.md says what each is.
 ORDER = [
-    "source", "errors", "route", "syntax", "well_formed", "unparse", "misread", "build", "parser", "schemes", "names", "terms", "scope",
-    "outside", "sweep", "evaluate", "expand", "repeats", "canonical", "graph", "facts", "verify", "decoder_config", "cost", "yaml_file", "config_errors",
+    "source", "errors", "words", "operations", "valid", "flow", "route", "syntax", "well_formed", "unparse", "misread", "build", "parser", "schemes", "names", "terms", "listing", "scope",
+    "outside", "sweep", "integers", "evaluate", "expand", "repeats", "canonical", "graph", "facts", "verify", "decoder_config", "cost", "yaml_file", "config_errors",
     "config",
-    "draw", "nn", "lab", "cli",
+    "draw", "explore", "nn", "lab", "cli",
 ]  # fmt: skip
 
 #: Values whose methods stand for a later stage of the road, which they load when called: str(route),

@@ -1,0 +1,109 @@
+"""All reuse maps within bounds, in order, with how many routes each stands for: what makes spaces countable."""
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from math import comb
+
+from depthgraph.explore.bounds import Bounds
+from depthgraph.explore.tallies import Tallies, tallies
+
+
+class ReuseMaps:
+    """The reuse maps of a space, ascending by executions, then by the visits of layer 1, of layer 2 and so on.
+
+    Attributes:
+        bounds: what each keeps.
+        ordered: whether a map stands for all orders of its executions, or for one.
+    """
+
+    def __init__(self, bounds: Bounds, ordered: bool) -> None:
+        self.bounds, self.ordered = bounds, ordered
+
+    @cached_property
+    def _tallies(self) -> Tallies:
+        return tallies(self.bounds, self.ordered)
+
+    @cached_property
+    def sizes(self) -> tuple[tuple[int, int], ...]:
+        """(executions, routes), for every number of executions that some route has."""
+        if self.bounds.shortest > self.bounds.longest:
+            return ()
+        lengths = range(self.bounds.shortest, self.bounds.longest + 1)
+        sizes = ((E, self._tallies.ways(0, E, 0)) for E in lengths)
+        return tuple((E, ways) for E, ways in sizes if ways)
+
+    @cached_property
+    def count(self) -> int:
+        """How many routes all maps stand for."""
+        return sum(ways for _, ways in self.sizes)
+
+    def at(self, index: int) -> tuple[tuple[int, ...], int, int]:
+        """Return the map of the route at an index, where the route stands among the map's own, and how many those are.
+
+        Args:
+            index: from 0, below `count`.
+        """
+        for E, ways in self.sizes:
+            if index < ways:
+                break
+            index -= ways
+        visits: list[int] = []
+        left, spent, mixed = E, 0, 1
+        for layer, cost in enumerate(self.bounds.costs, 1):
+            for times in self._choices(left):
+                chosen = mixed * comb(left, times) if self.ordered else 1
+                ways = chosen * self._tallies.ways(layer, left - times, spent + times * cost)
+                if index < ways:
+                    break
+                index -= ways
+            visits.append(times)
+            left, spent, mixed = left - times, spent + times * cost, chosen
+        return tuple(visits), index, mixed
+
+    def index(self, visits: Sequence[int]) -> int:
+        """Return where the first route of a map stands; the map is one of these."""
+        left, spent, mixed, index = sum(visits), 0, 1, 0
+        for E, ways in self.sizes:
+            if left == E:
+                break
+            index += ways
+        for layer, (cost, found) in enumerate(zip(self.bounds.costs, visits, strict=True), 1):
+            for times in range(self.bounds.fewest, found):
+                chosen = mixed * comb(left, times) if self.ordered else 1
+                index += chosen * self._tallies.ways(layer, left - times, spent + times * cost)
+            mixed = mixed * comb(left, found) if self.ordered else 1
+            left, spent = left - found, spent + found * cost
+        return index
+
+    def __iter__(self) -> Iterator[tuple[int, ...]]:
+        for E, _ in self.sizes:
+            visits: list[int] | None = self._filled([], E)
+            while visits is not None:
+                yield tuple(visits)
+                visits = self._next(visits)
+
+    def _choices(self, left: int) -> range:
+        return range(self.bounds.fewest, min(self.bounds.most, left) + 1)
+
+    def _filled(self, visits: list[int], left: int) -> list[int]:
+        """Return the first map that begins with these visits; there is one."""
+        visits = list(visits)
+        spent = sum(map(int.__mul__, visits, self.bounds.costs))
+        for layer in range(len(visits) + 1, self.bounds.parameter_depth + 1):
+            cost = self.bounds.costs[layer - 1]
+            fits = (t for t in self._choices(left) if self._tallies.ways(layer, left - t, spent + t * cost))
+            times = next(fits)
+            visits.append(times)
+            left, spent = left - times, spent + times * cost
+        return visits
+
+    def _next(self, visits: list[int]) -> list[int] | None:
+        """Return the map after this one with as many executions: the last layer that can run more often does."""
+        left, spent = 0, sum(map(int.__mul__, visits, self.bounds.costs))
+        for layer in range(len(visits), 0, -1):
+            cost, now = self.bounds.costs[layer - 1], visits[layer - 1]
+            left, spent = left + now, spent - now * cost
+            for times in range(now + 1, min(self.bounds.most, left) + 1):
+                if self._tallies.ways(layer, left - times, spent + times * cost):
+                    return self._filled([*visits[: layer - 1], times], left - times)
+        return None
