@@ -31,8 +31,9 @@ from depthgraph.errors import (
 )
 from depthgraph.expand import route_from_text as route
 from depthgraph.graph import build_graph, renumbered
+from depthgraph.operations import Execution, Iteration
 from depthgraph.parser import Limits, parse
-from depthgraph.route import Execution, Iteration, Route
+from depthgraph.route import Route
 from depthgraph.schemes import library as schemes
 from depthgraph.source import Source, Span
 from depthgraph.syntax import RouteSpec

@@ -8,11 +8,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from depthgraph import syntax as tree
-from depthgraph.misread import Fault, token_span
+from depthgraph.errors import Fault
+from depthgraph.misread import token_span
 from depthgraph.route import ranges
 from depthgraph.source import Span
 from depthgraph.unparse import format_count, format_element, format_expression
-from depthgraph.well_formed import DIGITS, LONGEST_NAME
+from depthgraph.well_formed import DIGITS
+from depthgraph.words import LONGEST_NAME
 
 if TYPE_CHECKING:
     from lark import Token
@@ -109,6 +111,20 @@ class Builder:
         body, _, count = children
         _refuse_two_readings(body, count)
         return tree.Repeat(body, count, span=span_of(children))
+
+    def access(self, children: Children) -> tree.Access:
+        """`save(a)`, `mix(a)`, `mix(a,w)` …."""
+        word, *middle, _ = children
+        register, *weights = [_known_length(token) for token in middle if token.type == "NAME"]
+        return tree.Access(str(word), register, *weights, span=span_of(children))
+
+    def join(self, children: Children) -> tree.Join:
+        """`mean( sequence | sequence )`, or `sum`."""
+        return tree.Join(str(children[0]), tuple(nodes(children)), span=span_of(children))
+
+    def mark(self, children: Children) -> tree.Mark:
+        """`stopgrad` or `exit`."""
+        return tree.Mark(str(children[0]), span=span_of(children))
 
     def parentheses(self, children: Children) -> tree.Expression:
         """`( expression )`: the tree's shape says it."""

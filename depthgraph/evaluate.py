@@ -1,45 +1,40 @@
 """Syntax tree → term: names looked up, integers computed, every limit kept."""
 
+import itertools
 from collections.abc import Mapping
 from typing import assert_never
 
 from depthgraph import syntax as tree
-from depthgraph.build import too_large
 from depthgraph.errors import SpecError
+from depthgraph.integers import Integers
+from depthgraph.names import registers
+from depthgraph.operations import Add, Exit, Gate, Load, Mix, Save, StopGradient
 from depthgraph.outside import no_such_layer
 from depthgraph.parser import Limits
 from depthgraph.schemes import LAYER_COUNT, library
-from depthgraph.scope import TOP, Scope, default_integer
+from depthgraph.scope import TOP, Scope
 from depthgraph.source import Span
 from depthgraph.sweep import moves_evenly, swept
-from depthgraph.terms import EMPTY, Gap, Run, Term, chain, loop, reversed_term, run, runs
-from depthgraph.well_formed import DIGITS
+from depthgraph.terms import EMPTY, Gap, Run, Step, Term, chain, has_flow, loop, reversed_term, run, runs, split
+from depthgraph.words import WEIGHTED_WORDS
 
-#: Evaluation steps per execution allowed: it bounds specs that work much and run little. A node of the tree is a step
-#: each time it is evaluated, and so is an execution that is reversed.
-STEPS = 10
-
-BIGGEST = 10**DIGITS - 1
+PLAIN: dict[str, type[Save | Load | Add]] = {"save": Save, "load": Load, "add": Add}
+WEIGHTED: dict[str, type[Mix | Gate]] = {"mix": Mix, "gate": Gate}
 
 
 class Evaluation:
     """One evaluation of one spec; `dropped` is what it has dropped so far, with the place of each."""
 
     def __init__(self, spec: tree.RouteSpec, bindings: Mapping[str, int], limits: Limits) -> None:
+        self.integers = Integers(spec, bindings, limits)
+        self.error = self.integers.error
         self.source = spec.source
-        self.limits = limits
-        self.bindings = bindings
         self.depth = bindings.get("N")
         self.highest = limits.executions if self.depth is None else self.depth
-        self.definitions = {item.name: item for item in spec.definitions}
+        self.definitions = self.integers.definitions
         self.dropped: list[Run] = []
-        self._steps = 0
+        self._registers = frozenset(registers(spec))
         self._known: dict[object, Term] = {}
-        self._integers: dict[str, int] = {}
-
-    def error(self, code: str, message: str, node: tree.Node, scope: Scope = TOP, help: str = "") -> SpecError:
-        """Return an error at a node; inside a scheme of the library, at the call of it."""
-        return SpecError(code, message, self.source, scope.site or node.span, help=help)
 
     def term(self, node: tree.Element, scope: Scope = TOP) -> Term:
         """Return what an element runs.
@@ -47,7 +42,7 @@ class Evaluation:
         Raises:
             SpecError: it has no meaning here, or is over a limit.
         """
-        self._spend(1, node, scope)
+        self.integers.spend(1, node, scope)
         match node:
             case tree.Layer(number):
                 return self._layer(number, node, scope)
@@ -67,84 +62,26 @@ class Evaluation:
             case tree.Fill():
                 return Gap(scope.site or node.span)
             case tree.Reverse(body):
-                term = self._no_gap(self.term(body, self._deeper(node, scope)), scope, "`rev`")
-                self._spend(term.count, node, scope)
-                return reversed_term(term)
+                return self._reverse(body, node, scope)
             case tree.Ilr(counts):
                 return self._ilr(counts, node, scope)
             case tree.Drop(layers):
                 return self._drop(layers, node, scope)
             case tree.Call():
                 return self._call(node, scope)
+            case tree.Access() | tree.Join() | tree.Mark():
+                return self._data_flow(node, scope)
             case _:
                 assert_never(node)
-
-    def _spend(self, steps: int, node: tree.Node, scope: Scope) -> None:
-        self._steps += steps
-        if self._steps > STEPS * self.limits.executions:
-            message = "this spec takes too long to work out"
-            raise self.error("too-many-executions", message, node, scope, "write what runs in a shorter way")
-
-    def integer(self, node: tree.Expression, scope: Scope, depth: int = 0) -> int:
-        """Return the value of an integer expression that stands `depth` deep in others."""
-        match node:
-            case tree.Integer(value):
-                return value
-            case tree.Name(text):
-                known = scope.integers.get(text)
-                return self._bound_integer(text, node, scope, depth) if known is None else known
-            case tree.Arithmetic(first, rest):
-                tree.check_depth(scope.depth + depth, node, self.source)
-                self._spend(1 + len(rest), node, scope)
-                value = self.integer(first, scope, depth + 1)
-                for sign, operand in rest:
-                    value = self._apply(sign, value, self.integer(operand, scope, depth + 1), operand, scope)
-                    if not -BIGGEST <= value <= BIGGEST:
-                        raise too_large(scope.site or node.span, "the value of this").at(self.source)
-                return value
-            case _:
-                assert_never(node)
-
-    def check_count(self, count: int, node: tree.Node, scope: Scope = TOP) -> None:
-        """Refuse more executions than the limit."""
-        if count > self.limits.executions:
-            message = f"this runs {count:,} executions, over the limit of {self.limits.executions:,}"
-            raise self.error("too-many-executions", message, node, scope)
 
     def _counted(self, term: Term, node: tree.Node, scope: Scope) -> Term:
-        self.check_count(term.count, node, scope)
+        self.integers.check_size(term.size, node, scope, has_flow=has_flow(term))
         return term
 
     def _deeper(self, node: tree.Node, scope: Scope) -> Scope:
         integers, offset, site, depth = scope
         tree.check_depth(depth, node, self.source)
         return Scope(integers, offset, site, depth + 1)
-
-    def _apply(self, sign: str, left: int, right: int, node: tree.Node, scope: Scope) -> int:
-        match sign:
-            case "+":
-                return left + right
-            case "-":
-                return left - right
-            case "*":
-                return left * right
-            case _:
-                if right == 0:
-                    raise self.error("division-by-zero", "this divides by zero", node, scope)
-                return left // right
-
-    def _bound_integer(self, name: str, node: tree.Name, scope: Scope, depth: int) -> int:
-        if name in self.bindings:
-            return self.bindings[name]
-        if name in self._integers:
-            return self._integers[name]
-        definition = self.definitions[name]
-        number = default_integer(definition)
-        if number is None:
-            message = f"`{name}` is a {'scheme' if definition.parameters else 'sequence'}, and an integer is needed"
-            raise self.error("not-an-integer", message, node, scope)
-        value = self._integers[name] = self.integer(number, Scope(depth=scope.depth + depth + 1))
-        return value
 
     def _defined(self, node: tree.Name, scope: Scope) -> Term:
         name, definition = node.text, self.definitions[node.text]
@@ -163,20 +100,20 @@ class Evaluation:
 
     def _is_definition(self, name: str, scope: Scope) -> bool:
         local = name in scope.integers or scope.site is not None
-        return not local and name not in self.bindings and name in self.definitions
+        return not local and name not in self.integers.bindings and name in self.definitions
 
     def _layer(self, number: tree.Expression, node: tree.Layer, scope: Scope) -> Term:
         """Return the run of one layer, or of the sequence that a name stands for."""
         if isinstance(number, tree.Name) and self._is_definition(number.text, scope):
             return self._defined(number, scope)
-        layer = self.integer(number, scope) + scope.offset
+        layer = self.integers.value(number, scope) + scope.offset
         if not 1 <= layer <= self.highest:
             raise self._no_layer(layer, number, node, scope)
         return Run(layer, layer, scope.site or node.span, 1, layer, layer)
 
     def _run(self, first: tree.Expression, last: tree.Expression, node: tree.Node, scope: Scope) -> Term:
-        start = self.integer(first, scope) + scope.offset
-        end = self.integer(last, scope) + scope.offset
+        start = self.integers.value(first, scope) + scope.offset
+        end = self.integers.value(last, scope) + scope.offset
         if start > end:
             return EMPTY
         if start < 1 or end > self.highest:
@@ -185,13 +122,13 @@ class Evaluation:
 
     def _no_layer(self, layer: int, end: tree.Expression, node: tree.Node, scope: Scope) -> SpecError:
         if self.depth is None and layer >= 1:
-            message = f"a model of {layer:,} layers is over the limit of {self.limits.executions:,}"
+            message = f"a model of {layer:,} layers is over the limit of {self.integers.limits.executions:,}"
             return self.error("too-many-executions", message, end, scope)
         message, help = no_such_layer(layer, self.depth, end, node, scope, self.source)
         return self.error("unknown-layer", message, end, scope, help)
 
     def _count(self, count: tree.Expression, node: tree.Node, scope: Scope) -> int:
-        times = self.integer(count, scope)
+        times = self.integers.value(count, scope)
         if times < 1:
             message = f"a count is at least 1, and this is {times}"
             place = count if count.span.end else node
@@ -200,8 +137,42 @@ class Evaluation:
 
     def _repeat(self, body: Term, count: tree.Expression, node: tree.Node, scope: Scope) -> Term:
         times = self._count(count, node, scope)
-        self.check_count(times * body.count, node, scope)
+        self.integers.check_size(times * body.size, node, scope, has_flow=has_flow(body))
         return loop([self._no_gap(body, scope, "a loop")], times)
+
+    def _reverse(self, body: tree.Sequence, node: tree.Node, scope: Scope) -> Term:
+        term = self._no_gap(self.term(body, self._deeper(node, scope)), scope, "`rev`")
+        if has_flow(term):
+            message = "`rev` reverses executions, and this has data flow, which has no reverse"
+            raise self.error("data-flow-in-rev", message, node, scope, "reverse the layers alone")
+        self.integers.spend(term.count, node, scope)
+        return reversed_term(term)
+
+    def _data_flow(self, node: tree.DataFlow, scope: Scope) -> Term:
+        place = scope.site or node.span
+        match node:
+            case tree.Access():
+                return self._access(node, place, scope)
+            case tree.Join(word, branches):
+                inner = self._deeper(node, scope)
+                terms = [self._no_gap(self.term(branch, inner), scope, "a branch") for branch in branches]
+                return self._counted(split(word, terms, place), node, scope)
+            case tree.Mark(word):
+                return Step(Exit(0, span=place) if word == "exit" else StopGradient(span=place))
+
+    def _access(self, node: tree.Access, place: Span, scope: Scope) -> Term:
+        """Return an operation with a register; one of a scheme of the library has a name that the spec does not use."""
+        word, register = node.word, node.register
+        if register in scope.integers:
+            message = f"`{register}` is an integer here, and registers have no numbers"
+            help = "give the register a name of its own"
+            raise self.error("duplicate-name", message, node, scope, help)
+        if scope.site is not None:
+            others = (f"{register}{number}" for number in itertools.count(2))
+            register = next(name for name in (register, *others) if name not in self._registers)
+        if word not in WEIGHTED_WORDS:
+            return Step(PLAIN[word](register, span=place))
+        return Step(WEIGHTED[word](register, 0, span=place), (node.weights or node.span, scope.site))
 
     def _block(self, layers: tree.Range, count: tree.Expression, node: tree.Node, scope: Scope) -> Term:
         gap = Gap(scope.site or node.span)
@@ -216,30 +187,30 @@ class Evaluation:
                 raise self._no_layer(at, count, node, scope)
             body = run(at, at, scope.site or count.span)
             times = self._count(count, node, scope)
-            self.check_count(times, node, scope)
+            self.integers.check_size(times, node, scope)
             terms.append(loop([body], times) if times > 1 else body)
         return self._counted(chain(terms), node, scope)
 
     def _comprehension(self, node: tree.Comprehension, scope: Scope) -> Term:
-        first, last = self.integer(node.values.first, scope), self.integer(node.values.last, scope)
-        if last - first >= self.limits.executions:
-            message = f"this has {last - first + 1:,} iterations, over the limit of {self.limits.executions:,}"
+        first, last = self.integers.value(node.values.first, scope), self.integers.value(node.values.last, scope)
+        if last - first >= self.integers.limits.executions:
+            message = f"this has {last - first + 1:,} iterations, over the limit of {self.integers.limits.executions:,}"
             raise self.error("too-many-executions", message, node.values, scope)
         inner = self._deeper(node, scope)
         iterations = last - first + 1
         if iterations > 2 and moves_evenly(node.body, {**scope.integers, node.index: first}):
             one, two = (self._iteration(node, value, inner) for value in (first, first + 1))
-            self.check_count(one.count * iterations, node, scope)
-            self._spend(iterations, node, scope)
+            self.integers.check_size(one.count * iterations, node, scope)
+            self.integers.spend(iterations, node, scope)
             moved = swept(one, two, len(node.body.elements), iterations, self.highest)
             if moved is not None:
                 return loop(moved, 1)
         bodies: list[Term] = []
-        count = 0
+        size = 0
         for value in range(first, last + 1):
             bodies.append(self._iteration(node, value, inner))
-            count += bodies[-1].count
-            self.check_count(count, node, scope)
+            size += bodies[-1].size
+            self.integers.check_size(size, node, scope, has_flow=has_flow(bodies[-1]))
         return loop(bodies, 1)
 
     def _iteration(self, node: tree.Comprehension, value: int, scope: Scope) -> Term:
@@ -258,6 +229,9 @@ class Evaluation:
         if term.gap is not None:
             message, help = "`drop` takes layers, and a fill is none by itself", "name the layers"
             raise self.error("wrong-arguments", message, node, scope, help)
+        if has_flow(term):
+            message, help = "`drop` takes layers, and this has data flow", "name the layers"
+            raise self.error("wrong-arguments", message, node, scope, help)
         for part in runs(term):
             self.dropped.append(run(min(part.first, part.last), part.highest, scope.site or node.span))
         return EMPTY
@@ -273,7 +247,7 @@ class Evaluation:
             if not definition.parameters:
                 message = f"`{node.name}` is a sequence and takes no arguments; a blank stands before a group"
             raise self.error("wrong-arguments", message, node, scope, f"it is written `{signature}`")
-        self._spend(len(node.arguments), node, scope)
+        self.integers.spend(len(node.arguments), node, scope)
         integers: dict[str, int] = {}
         offset = scope.offset
         for name, argument in zip(definition.parameters, node.arguments, strict=True):
@@ -286,9 +260,9 @@ class Evaluation:
     ) -> tuple[int, int]:
         """Return an argument's value, and by how much the scheme's layers are shifted."""
         if not isinstance(argument, tree.Range):
-            value, shift = self.integer(argument, scope), 0
+            value, shift = self.integers.value(argument, scope), 0
         elif name == LAYER_COUNT:
-            first, last = self.integer(argument.first, scope), self.integer(argument.last, scope)
+            first, last = self.integers.value(argument.first, scope), self.integers.value(argument.last, scope)
             value, shift = last - first + 1, first - 1
         else:
             message = f"`{name}` of `{signature}` is not a layer count, and takes no range"

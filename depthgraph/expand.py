@@ -5,17 +5,18 @@ only when it is within the limits and every layer of it exists.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 
-from depthgraph.errors import SpecError
+from depthgraph.errors import Fault, SpecError
 from depthgraph.evaluate import Evaluation
+from depthgraph.listing import operations_of
 from depthgraph.names import check_names, free_names
+from depthgraph.operations import executions_of
 from depthgraph.parser import DEFAULT_LIMITS, Limits, parse
-from depthgraph.route import Route, ranges
+from depthgraph.route import Route, assembled, ranges
 from depthgraph.scope import read_bindings
 from depthgraph.source import Source
 from depthgraph.syntax import RouteSpec
-from depthgraph.terms import Run, close_gaps, listing, merged
+from depthgraph.terms import Run, close_gaps, has_flow, merged
 from depthgraph.well_formed import check_tree
 
 __all__ = ["expand", "free_names", "route_from_text"]
@@ -68,19 +69,24 @@ def expand(spec: RouteSpec, bindings: Mapping[str, int], limits: Limits = DEFAUL
     """
     check_tree(spec)
     if not spec.source.text:
-        spec = replace(spec, source=Source(str(spec), "<tree>"))
+        # places matter: they are what tells the weights of one `mix` from those of another
+        spec = parse(Source(str(spec), "<tree>"), limits)
     bound = read_bindings(spec, bindings, limits)
     check_names(spec, bound)
     evaluation = Evaluation(spec, bound, limits)
     term = evaluation.term(spec.body)
     depth = bound.get("N") or max(term.highest, *(part.last for part in evaluation.dropped), 0)
     term = close_gaps(term, depth)
-    evaluation.check_count(term.count, spec.body)
+    evaluation.integers.check_size(term.size, spec.body, has_flow=has_flow(term))
     if not term.count:
         raise _runs_nothing(spec, depth)
-    listed = listing(term)
-    _check_coverage(spec, set(listed.path), evaluation.dropped, depth)
-    return Route.of(listed.path, depth, listed.iterations, listed.spans)
+    operations = operations_of(term)
+    run = {each.layer for each in executions_of(operations)}
+    dropped = _check_coverage(spec, run, evaluation.dropped, depth)
+    try:
+        return assembled(operations, depth, dropped)
+    except Fault as fault:
+        raise fault.at(spec.source) from None
 
 
 def _runs_nothing(spec: RouteSpec, depth: int) -> SpecError:
@@ -90,7 +96,8 @@ def _runs_nothing(spec: RouteSpec, depth: int) -> SpecError:
     return SpecError("empty-route", "this route runs no layer", spec.source, spec.body.span)
 
 
-def _check_coverage(spec: RouteSpec, run: set[int], drops: list[Run], depth: int) -> None:
+def _check_coverage(spec: RouteSpec, run: set[int], drops: list[Run], depth: int) -> tuple[int, ...]:
+    """Refuse layers that are not run or dropped, or both, and return those that are dropped."""
     dropped: set[int] = set()
     for drop in merged(drops):
         dropped.update(range(drop.first, drop.last + 1))
@@ -110,6 +117,7 @@ def _check_coverage(spec: RouteSpec, run: set[int], drops: list[Run], depth: int
         layers = f"{depth} layer{'s' if depth > 1 else ''}"
         help = f"this model has {layers}; run {them}, or add `{shown}` to leave {them} out on purpose"
         raise SpecError("unused-layer", message, spec.source, spec.body.span, help=help)
+    return tuple(sorted(dropped))
 
 
 def _layers(layers: list[int]) -> str:

@@ -11,7 +11,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from depthgraph.errors import GraphError
-from depthgraph.route import Execution, Iteration, Route, as_integer
+from depthgraph.operations import Execution, Iteration
+from depthgraph.route import Route, as_integer
 
 if TYPE_CHECKING:
     import networkx as nx

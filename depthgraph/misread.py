@@ -2,33 +2,18 @@
 
 import re
 import unicodedata
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from depthgraph.errors import SpecError
 from depthgraph.source import Source, Span
 from depthgraph.syntax import TOO_DEEP_HELP
-from depthgraph.well_formed import DATA_FLOW, LONGEST_NAME
+from depthgraph.words import DATA_FLOW, JOIN_WORDS, LONGEST_NAME, REGISTER_WORDS
 
 if TYPE_CHECKING:
     from lark.exceptions import UnexpectedInput, UnexpectedToken
     from lark.lexer import Token
 
 NESTING = 64
-
-
-@dataclass(frozen=True)
-class Fault(Exception):  # noqa: N818
-    """What is wrong and where in the text, before anyone has said which text."""
-
-    code: str
-    message: str
-    span: Span
-    help: str = ""
-
-    def at(self, source: Source) -> SpecError:
-        """Return the error, in its source."""
-        return SpecError(self.code, self.message, source, self.span, help=self.help)
 
 
 #: Characters that word processors and papers put where the language has ASCII.
@@ -40,13 +25,14 @@ SPELLINGS = {
 NAMES = {
     "INT": "a number", "LAYER": "a layer", "NAME": "a name", "CALL": "a scheme", "FILL": "`...`", "DOTS": "`..`",
     "ARROW": "`->`", "REPEAT": "`x`", "LPAR": "`(`", "RPAR": "`)`", "LSQB": "`[`", "RSQB": "`]`", "COMMA": "`,`",
-    "EQUALS": "`=`", "WHERE": "`where`", "FOR": "`for`", "IN": "`in`", "$END": "the end of the spec",
+    "EQUALS": "`=`", "BAR": "`|`", "WHERE": "`where`", "FOR": "`for`", "IN": "`in`", "$END": "the end of the spec",
 }  # fmt: skip
 
-_ELEMENT = {"FILL", "BLOCK", "ILR", "DROP", "REV", "CALL", "ARROW"}
+_DATA_FLOW = {word.upper() for word in DATA_FLOW}
+_ELEMENT = {"FILL", "BLOCK", "ILR", "DROP", "REV", "CALL", "ARROW"} | _DATA_FLOW
 _NUMBER = {"INT", "LAYER", "NAME", "LPAR"}
 _OPERATORS = {"SIGN", "TIMES"}
-_KEYWORDS = {"REV", "BLOCK", "ILR", "DROP", "WHERE", "FOR", "IN", "REPEAT"}
+_KEYWORDS = {"REV", "BLOCK", "ILR", "DROP", "WHERE", "FOR", "IN", "REPEAT"} | _DATA_FLOW
 
 
 def check_text(source: Source, characters: int) -> None:
@@ -121,10 +107,8 @@ def _unread(source: Source, position: int) -> SpecError:
         return SpecError("bad-character", f"`{found}` is not part of the language", source, span, help=_hint(found))
     text, span = word.group(), Span(*word.span())
     if text in DATA_FLOW:
-        message = f"`{text}` belongs to data flow, which this version does not have"
-        named = source.text[span.end :].lstrip()[:1] == "="
-        help = "no name can be one of its words" if named else "this version runs chains of layers"
-        return SpecError("reserved-name", message, source, span, help=help)
+        message = f"`{text}` takes no arguments"
+        return SpecError("wrong-arguments", message, source, span, help="a blank stands before a group")
     if len(text) > LONGEST_NAME:
         message = f"`{text[:20]}…` runs digits and letters together"
         return SpecError("bad-number", message, source, span, help="put blanks between numbers and names")
@@ -140,7 +124,6 @@ def _hint(character: str) -> str:
         "#": "a spec has no comments; put them into the file around it",
         "/": "integer division is `//`",
         ";": "elements are separated by blanks, definitions of `where` by commas",
-        "|": "`mean(p | q)` is part of data flow, which this version does not have",
         ".": "a range is written `2..4`, a fill `...`",
         '"': "quotes belong to the file around a spec, not to the spec",
         "'": "quotes belong to the file around a spec, not to the spec",
@@ -210,8 +193,12 @@ def _syntax_help(token: "Token", expected: set[str], before: str, source: Source
         return "only `ilr[4,2,1,1]` takes square brackets"
     if token.type == "LPAR" and before == "ilr":
         return "`ilr` takes square brackets: `ilr[4,2,1,1]`"
-    if before in ("rev", "block", "drop"):
-        return f"write `{before}(…)`"
+    if before in ("rev", "block", "drop", *REGISTER_WORDS, *JOIN_WORDS):
+        return f"write `{before}({'… | …' if before in JOIN_WORDS else '…'})`"
+    if token.type == "BAR":
+        return "`|` stands between the branches of `mean(… | …)` and `sum(… | …)`"
+    if token.type == "RPAR" and opened is not None and source.text[:opened].endswith(tuple(JOIN_WORDS)):
+        return "a join has two branches or more: `mean(5 | 6)`"
     if token.type in {"SIGN", "TIMES"} and before == ")":
         return "a number in parentheses cannot begin an element: write `2*(N-1)` for `(N-1)*2`"
     if token.type == "COMMA":

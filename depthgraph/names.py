@@ -9,6 +9,7 @@ from depthgraph.errors import SpecError
 from depthgraph.schemes import library
 from depthgraph.source import Source, Span
 from depthgraph.syntax import (
+    Access,
     Call,
     Comprehension,
     Definition,
@@ -43,6 +44,12 @@ def check_names(spec: RouteSpec, bound: Iterable[str]) -> None:
     if missing:
         raise _missing(missing, spec, defined)
     _check_definitions(spec, defined)
+
+
+def registers(spec: RouteSpec) -> Iterator[str]:
+    """Yield the name of every register that a spec writes itself, as often as it does."""
+    for body, _ in _bodies(spec):
+        yield from (node.register for node in _walk(body) if isinstance(node, Access))
 
 
 def _unbound(spec: RouteSpec) -> Iterator[Name]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from depthgraph import misread
 from depthgraph import syntax as tree
 from depthgraph.build import Builder
-from depthgraph.errors import NO_SPAN, SpecError
+from depthgraph.errors import NO_SPAN, Fault, SpecError
 from depthgraph.route import Route
 from depthgraph.source import Source
 
@@ -72,7 +72,7 @@ def _parsed(source: Source, start: str, limits: Limits) -> Any:
         return _grammar().parse(source.text, start=start)
     except UnexpectedInput as error:
         raise misread.explain(error, source) from None
-    except misread.Fault as fault:
+    except Fault as fault:
         raise fault.at(source) from None
 
 

@@ -3,61 +3,25 @@
 import operator
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, total_ordering
-from itertools import chain, repeat
-from typing import Any, NamedTuple
+from typing import Any
 
-from depthgraph.source import Span
-
-
-class Iteration(NamedTuple):
-    """One run of a loop.
-
-    Attributes:
-        loop: which loop of the route, numbered from 1 in the order in which they are entered; a loop inside
-            another one is entered anew in every iteration of it.
-        number: which iteration, from 1.
-        count: how many iterations the loop has.
-    """
-
-    loop: int
-    number: int
-    count: int  # type: ignore[assignment]
-
-
-@dataclass(frozen=True, slots=True)
-class Execution:
-    """One run of one layer.
-
-    Its identity is (layer, visit): that pair is the same under every route over the same layers, and addresses
-    all that belongs to a run and not to a layer.
-
-    Attributes:
-        position: 1 … E.
-        layer: 1 … N.
-        visit: 1st, 2nd … run of that layer.
-        iterations: the iteration of every loop around it, outermost first; no part of equality.
-        span: where the spec names it; no part of equality.
-    """
-
-    position: int
-    layer: int
-    visit: int
-    iterations: tuple[Iteration, ...] = field(default=(), compare=False)
-    span: Span | None = field(default=None, compare=False)
-
-    @property
-    def name(self) -> str:
-        """The name of its node in graphs and generated code, `L2.1` for layer 2, first visit."""
-        return f"L{self.layer}.{self.visit}"
-
+from depthgraph.errors import Fault
+from depthgraph.flow import Flow, trace
+from depthgraph.operations import (
+    DataFlow,
+    Execution,
+    Exit,
+    Operation,
+    executions_of,
+    numbered,
+    walk,
+)
+from depthgraph.valid import check_operations
 
 #: As many layers as a path by program may have.
 MOST_LAYERS = 1_000_000
-
-#: What a route consists of. The data-flow operations join this union.
-Operation = Execution
 
 
 @total_ordering
@@ -70,7 +34,7 @@ class Route:
 
     Attributes:
         parameter_depth: N, the number of layers of the model.
-        operations: the executions in order.
+        operations: the executions in order, and the operations of data flow between them.
         dropped: the layers that the route leaves out on purpose, ascending.
 
     Examples:
@@ -89,13 +53,7 @@ class Route:
     dropped: tuple[int, ...] = ()
 
     @classmethod
-    def of(
-        cls,
-        path: Iterable[int],
-        parameter_depth: int | None = None,
-        iterations: Iterable[tuple[Iteration, ...]] = (),
-        spans: Iterable[Span | None] = (),
-    ) -> "Route":
+    def of(cls, path: Iterable[int], parameter_depth: int | None = None) -> "Route":
         """Build a route from the layers in the order in which they run.
 
         Layers of 1 … N that the path does not have are dropped: a caller who lists a path by program has said
@@ -104,8 +62,6 @@ class Route:
         Args:
             path: layer numbers, from 1.
             parameter_depth: N; the highest layer of the path by default.
-            iterations: the loops around each execution, if known.
-            spans: where each execution is named in a spec, if known.
 
         Raises:
             ValueError: the path is empty, or has something that is no integer of 1 … N; or N is over 1,000,000.
@@ -121,31 +77,68 @@ class Route:
             found = "nothing" if wrong is None else f"layer {wrong}"
             raise ValueError(f"a path runs layers of 1..{depth}, at least one; this one has {found}")
         dropped = tuple(sorted(set(range(1, depth + 1)).difference(path)))
-        route = object.__new__(cls)  # without the checks of __post_init__, which hold by construction
-        route.__dict__.update(
-            parameter_depth=depth, operations=tuple(_executions(path, iterations, spans)), dropped=dropped
-        )
-        return route
+        return assembled(tuple(_executions(path)), depth, dropped)
+
+    @classmethod
+    def of_operations(
+        cls, operations: Iterable[Operation], parameter_depth: int | None = None, dropped: Iterable[int] | None = None
+    ) -> "Route":
+        """Build a route from operations, whose positions, visits, sites and exits are numbered anew.
+
+        Args:
+            operations: executions and data flow, in the order of the text.
+            parameter_depth: N; the highest layer that runs by default.
+            dropped: the layers that are left out on purpose; by default, all that do not run.
+
+        Raises:
+            ValueError: as for `Route(…)`.
+
+        Examples:
+            >>> from depthgraph.operations import Add, Execution, Save
+            >>> print(Route.of_operations([Save("e"), Execution(1, 1, 1), Add("e"), Execution(1, 1, 1)]))
+            save(e) 1 add(e) 1
+        """
+        renumbered = numbered(operations)
+        run = {execution.layer for execution in executions_of(renumbered)}
+        depth = max(run, default=0) if parameter_depth is None else _layer(parameter_depth)
+        left = set(range(1, min(depth, MOST_LAYERS) + 1)).difference(run) if dropped is None else dropped
+        return cls(depth, renumbered, tuple(sorted(left)))
 
     def __post_init__(self) -> None:
         """Refuse what no spec could mean, so that every route has a canonical text.
 
         Raises:
-            ValueError: positions or visits are not numbered from 1 in order, or a layer is neither run nor dropped.
+            ValueError: something is not numbered from 1 in order; a layer is neither run nor dropped; a register is
+                read before it is saved, or never; a result is thrown away; a branch runs nothing.
         """
-        seen: dict[int, int] = {}
-        for position, each in enumerate(self.operations, 1):
-            seen[each.layer] = visit = seen.get(each.layer, 0) + 1
-            if each.position != position or each.visit != visit:
-                raise ValueError(f"execution {position} is visit {visit} of layer {each.layer}; found {each}")
+        seen = check_operations(self.operations)
         every = tuple(sorted([*seen, *self.dropped]))
         if not seen or every != tuple(range(1, self.parameter_depth + 1)):
             raise ValueError(f"every layer of 1..{self.parameter_depth} is run or dropped; these are: {every[:20]}")
+        try:
+            _ = self.flow
+        except Fault as fault:
+            raise ValueError(f"{fault.message}; {fault.help}") from None
+
+    @cached_property
+    def flow(self) -> Flow:
+        """The hidden states that the operations compute, each with those that it is computed from."""
+        return trace(self.operations)
+
+    @cached_property
+    def executions(self) -> tuple[Execution, ...]:
+        """The executions in order, those in branches too."""
+        return executions_of(self.operations)
+
+    @cached_property
+    def data_flow(self) -> tuple[DataFlow, ...]:
+        """The operations that are no executions, in the order of the text; a join stands behind its branches."""
+        return tuple(each for each in walk(self.operations) if not isinstance(each, Execution))
 
     @property
-    def executions(self) -> tuple[Execution, ...]:
-        """The executions in order."""
-        return self.operations
+    def exits(self) -> tuple[Exit, ...]:
+        """The early exits, in order."""
+        return tuple(each for each in self.data_flow if isinstance(each, Exit))
 
     @cached_property
     def path(self) -> tuple[int, ...]:
@@ -171,7 +164,7 @@ class Route:
     @property
     def is_chain(self) -> bool:
         """Whether each operation feeds the next one and nothing else."""
-        return all(isinstance(operation, Execution) for operation in self.operations)
+        return not self.data_flow
 
     @cached_property
     def text(self) -> str:
@@ -229,16 +222,24 @@ def _layer(value: object) -> int:
     return layer
 
 
-def _executions(
-    path: tuple[int, ...],
-    iterations: Iterable[tuple[Iteration, ...]],
-    spans: Iterable[Span | None],
-) -> Iterator[Execution]:
+def _executions(path: tuple[int, ...]) -> Iterator[Execution]:
     visits = dict.fromkeys(path, 0)
-    around, places = chain(iterations, repeat(())), chain(spans, repeat(None))
-    for position, (layer, loops, place) in enumerate(zip(path, around, places, strict=False), 1):
+    for position, layer in enumerate(path, 1):
         visits[layer] = visit = visits[layer] + 1
-        yield Execution(position, layer, visit, loops, place)
+        yield Execution(position, layer, visit)
+
+
+def assembled(operations: tuple[Operation, ...], parameter_depth: int, dropped: tuple[int, ...]) -> Route:
+    """Return a route whose numbers and layers are right by construction; its data flow is still checked.
+
+    Raises:
+        Fault: as `depthgraph.flow.trace`.
+    """
+    route = object.__new__(Route)
+    route.__dict__.update(parameter_depth=parameter_depth, operations=operations, dropped=dropped)
+    if route.data_flow:
+        _ = route.flow
+    return route
 
 
 def ranges(layers: Iterable[int]) -> list[str]:

@@ -129,7 +129,36 @@ class Call(Node):
     arguments: tuple[Expression | Range, ...]
 
 
-Element = Layer | Range | Fill | Sequence | Repeat | Reverse | Block | Ilr | Drop | Comprehension | Call
+@dataclass(frozen=True, slots=True)
+class Access(Node):
+    """`save(a)`, `load(a)`, `add(a)`, `mix(a)` or `gate(a)`: what `word` says, with one register.
+
+    `weights` names the weights of `mix(a,w)` and `gate(a,w)`; None where the place in the text stands for them.
+    """
+
+    word: str
+    register: str
+    weights: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Join(Node):
+    """`mean(p | q)` or `sum(p | q)`: branches from one hidden state, and their results joined."""
+
+    word: str
+    branches: tuple[Sequence, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Mark(Node):
+    """`stopgrad` or `exit`."""
+
+    word: str
+
+
+DataFlow = Access | Join | Mark
+
+Element = Layer | Range | Fill | Sequence | Repeat | Reverse | Block | Ilr | Drop | Comprehension | Call | DataFlow
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +229,7 @@ TOO_DEEP_HELP = "name inner parts with `where`, or write repeats as one count: `
 def children(node: "Element | Expression | Definition") -> tuple["Element | Expression", ...]:
     """Return what stands directly below a node, in the order of the text."""
     match node:
-        case Integer() | Name() | Fill():
+        case Integer() | Name() | Fill() | Access() | Mark():
             return ()
         case Arithmetic(first, rest):
             return (first, *(operand for _, operand in rest))
@@ -218,6 +247,8 @@ def children(node: "Element | Expression | Definition") -> tuple["Element | Expr
             return (layers,)
         case Ilr(counts):
             return counts
+        case Join(_, branches):
+            return branches
         case Call(_, arguments):
             return arguments
         case Comprehension(body, _, values):

@@ -1,14 +1,15 @@
 """Routes before they are written out: terms whose size is known by arithmetic, whatever they stand for.
 
-A term of `x1000000000` is as small as one of `x2`. Its count, its first and its highest layer are known when it is
-built, so that limits hold and fills find their ends before anything is expanded.
+A term of `x1000000000` is as small as one of `x2`. Its count of executions, its size (the operations of data flow
+counted too), its first and its highest layer are known when it is built, so that limits hold and fills find their ends
+before anything is expanded.
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from depthgraph.route import Iteration
+from depthgraph.operations import Add, Exit, Gate, Load, Mix, Save, StopGradient
 from depthgraph.source import Span
 
 
@@ -23,6 +24,43 @@ class Run(NamedTuple):
     highest: int
     gap: None = None
 
+    @property
+    def size(self) -> int:
+        """As many operations as executions."""
+        return self.count
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One operation of data flow that is no join.
+
+    Attributes:
+        operation: it, with no iterations and, where it has weights, with site 0.
+        weights: whose weights those of `mix` and `gate` are: equal for operations that share them.
+    """
+
+    operation: Save | Load | Add | Mix | Gate | StopGradient | Exit
+    weights: Hashable = None
+    count: int = 0
+    size: int = 1
+    head: None = None
+    highest: int = 0
+    gap: None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Branches from one hidden state that are joined again."""
+
+    word: str
+    branches: tuple["Term", ...]
+    span: Span
+    count: int
+    size: int
+    head: int | None
+    highest: int
+    gap: None = None
+
 
 @dataclass(frozen=True, slots=True)
 class Gap:
@@ -30,6 +68,7 @@ class Gap:
 
     gap: Span
     count: int = 0
+    size: int = 0
     head: int | None = None
     highest: int = 0
 
@@ -40,6 +79,7 @@ class Chain:
 
     parts: tuple["Term", ...]
     count: int
+    size: int
     head: int | None
     highest: int
     gap: Span | None
@@ -52,14 +92,20 @@ class Loop:
     bodies: tuple["Term", ...]
     times: int
     count: int
+    size: int
     head: int | None
     highest: int
     gap: None = None
 
 
-Term = Run | Gap | Chain | Loop
+Term = Run | Step | Split | Gap | Chain | Loop
 
-EMPTY = Chain((), 0, None, 0, None)
+EMPTY = Chain((), 0, 0, None, 0, None)
+
+
+def has_flow(term: Term) -> bool:
+    """Whether a term has operations of data flow."""
+    return term.size > term.count
 
 
 def run(first: int, last: int, span: Span) -> Run:
@@ -72,32 +118,43 @@ def run(first: int, last: int, span: Span) -> Run:
 def chain(terms: Iterable["Term"]) -> "Term":
     """Return terms one after the other as one term."""
     parts: list[Term] = []
-    count = highest = 0
+    count = size = highest = 0
     head: int | None = None
     gap: Span | None = None
     for term in terms:
-        if not term.count and term.gap is None:
+        if not term.size and term.gap is None:
             continue
         parts.append(term)
         count += term.count
+        size += term.size
         head = head or term.head
         gap = gap or term.gap
         if term.highest > highest:
             highest = term.highest
-    return parts[0] if len(parts) == 1 else Chain(tuple(parts), count, head, highest, gap)
+    return parts[0] if len(parts) == 1 else Chain(tuple(parts), count, size, head, highest, gap)
 
 
 def loop(bodies: list[Term], times: int) -> Term:
-    """Return a loop. A body that runs nothing is no iteration of it: there are never more of them than executions."""
-    bodies = [body for body in bodies if body.count]
+    """Return a loop. A body that does nothing is no iteration of it: there are never more of them than operations."""
+    bodies = [body for body in bodies if body.size]
     if not bodies:
         return EMPTY
-    count = times * sum(body.count for body in bodies)
-    return Loop(tuple(bodies), times, count, bodies[0].head, max(body.highest for body in bodies))
+    count, size = (times * sum(each) for each in zip(*((body.count, body.size) for body in bodies), strict=True))
+    return Loop(tuple(bodies), times, count, size, _head(bodies), max(body.highest for body in bodies))
+
+
+def split(word: str, branches: list[Term], span: Span) -> Split:
+    """Return branches joined by `word`, which is one operation itself."""
+    count, size = (sum(each) for each in zip(*((one.count, one.size) for one in branches), strict=True))
+    return Split(word, tuple(branches), span, count, size + 1, _head(branches), max(one.highest for one in branches))
+
+
+def _head(terms: Iterable[Term]) -> int | None:
+    return next((term.head for term in terms if term.head), None)
 
 
 def reversed_term(term: Term) -> Term:
-    """Return the term whose executions are those of `term` in reverse order."""
+    """Return the term whose executions are those of `term` in reverse order; it has no data flow."""
     match term:
         case Run(first, last, span):
             return run(last, first, span)
@@ -105,7 +162,7 @@ def reversed_term(term: Term) -> Term:
             return chain([reversed_term(part) for part in reversed(parts)])
         case Loop(bodies, times):
             return loop([reversed_term(body) for body in reversed(bodies)], times)
-        case Gap():
+        case Gap() | Step() | Split():
             return term
 
 
@@ -143,7 +200,10 @@ def runs(term: Term) -> Iterator[Run]:
         case Loop(bodies):
             for body in bodies:
                 yield from runs(body)
-        case Gap():
+        case Split(branches=branches):
+            for branch in branches:
+                yield from runs(branch)
+        case Gap() | Step():
             return
 
 
@@ -162,41 +222,3 @@ def merged(parts: Iterable[Run]) -> Iterator[Run]:
         if part.last > last:
             yield run(max(part.first, last + 1), part.last, part.span)
             last = part.last
-
-
-@dataclass(slots=True)
-class Listing:
-    """A term written out: for each execution its layer, the loops around it, and where it is named."""
-
-    path: list[int] = field(default_factory=list)
-    iterations: list[tuple[Iteration, ...]] = field(default_factory=list)
-    spans: list[Span] = field(default_factory=list)
-    loops: int = 0
-
-
-def listing(term: Term) -> Listing:
-    """Write a term out, in time and memory that grow with its count."""
-    result = Listing()
-    _list(term, (), result)
-    return result
-
-
-def _list(term: Term, around: tuple[Iteration, ...], into: Listing) -> None:
-    if isinstance(term, Run) and term.count == 1:
-        into.path.append(term.first)
-        into.iterations.append(around)
-        into.spans.append(term.span)
-    elif isinstance(term, Run):
-        step = 1 if term.last >= term.first else -1
-        into.path += range(term.first, term.last + step, step)
-        into.iterations += [around] * term.count
-        into.spans += [term.span] * term.count
-    elif isinstance(term, Chain):
-        for part in term.parts:
-            _list(part, around, into)
-    elif isinstance(term, Loop):
-        into.loops += 1
-        number, total = into.loops, len(term.bodies) * term.times
-        for index in range(total):
-            iteration = Iteration(number, index + 1, total)
-            _list(term.bodies[index % len(term.bodies)], (*around, iteration), into)

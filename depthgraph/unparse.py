@@ -5,10 +5,12 @@ from typing import assert_never
 
 from depthgraph.source import Source
 from depthgraph.syntax import (
+    Access,
     Arithmetic,
     Block,
     Call,
     Comprehension,
+    DataFlow,
     Definition,
     Drop,
     Element,
@@ -16,7 +18,9 @@ from depthgraph.syntax import (
     Fill,
     Ilr,
     Integer,
+    Join,
     Layer,
+    Mark,
     Name,
     Range,
     Repeat,
@@ -74,8 +78,20 @@ def _element(node: Element, depth: int) -> str:
             return f"({' '.join(_elements(body.elements, depth + 1))} for {index} in {_argument(values)})"
         case Call(name, arguments):
             return f"{name}({','.join(map(_argument, arguments))})"
+        case Access() | Join() | Mark():
+            return _data_flow(node, depth)
         case _:
             assert_never(node)
+
+
+def _data_flow(node: DataFlow, depth: int) -> str:
+    match node:
+        case Access(word, register, weights):
+            return f"{word}({register},{weights})" if weights else f"{word}({register})"
+        case Join(word, branches):
+            return f"{word}({' | '.join(' '.join(_elements(one.elements, depth + 1)) for one in branches)})"
+        case Mark(word):
+            return word
 
 
 def _repeated(body: Element, depth: int) -> str:
@@ -84,7 +100,7 @@ def _repeated(body: Element, depth: int) -> str:
     match body:
         case Range() | Repeat() | Fill() | Drop() | Layer(Arithmetic()):
             return f"({text})"
-        case Layer(Name()):
+        case Layer(Name()) | Mark():
             return f"{text} "
         case _:
             return text

@@ -1,32 +1,29 @@
 """What every syntax tree must keep, also one that is built by program: then it has a text form, and a bounded size."""
 
-import re
-
 from depthgraph.errors import SpecError
 from depthgraph.source import Source
 from depthgraph.syntax import (
     DEEPEST,
     TOO_DEEP_HELP,
+    Access,
     Arithmetic,
     Call,
     Comprehension,
     Definition,
     Integer,
+    Join,
+    Mark,
     Name,
     Node,
     RouteSpec,
     children,
 )
+from depthgraph.words import JOIN_WORDS, LONGEST_NAME, MARK_WORDS, REGISTER_WORDS, WEIGHTED_WORDS, is_name
 
 DIGITS = 9
 
 #: A tree has at most as many nodes as the longest spec has characters.
 MOST_NODES = 65_536
-
-#: Words that no name can be; those of data flow are among them, which will join the language.
-DATA_FLOW = frozenset({"save", "load", "add", "mix", "gate", "mean", "sum", "stopgrad", "exit"})
-RESERVED = DATA_FLOW | {"for", "in", "where", "rev", "block", "ilr", "drop", "x", "N"}
-LONGEST_NAME = 64
 
 SUM, PRODUCT = frozenset("+-"), frozenset({"*", "//"})
 
@@ -72,6 +69,16 @@ def _fault(node: Node) -> str:
             return "" if text == "N" else _name_fault(text)
         case Call(name, _) | Comprehension(_, name, _):
             return _name_fault(name)
+        case Access(word, register, weights):
+            if word not in (REGISTER_WORDS if weights is None else WEIGHTED_WORDS):
+                return f"{word!r} is no operation on a register{'' if weights is None else ' with weights'}"
+            return next(filter(None, map(_name_fault, (register, *([weights] if weights else [])))), "")
+        case Join(word, branches):
+            return (
+                "" if word in JOIN_WORDS and len(branches) > 1 else "a join is `mean` or `sum` of two branches or more"
+            )
+        case Mark(word):
+            return "" if word in MARK_WORDS else f"{word!r} is neither `stopgrad` nor `exit`"
         case Definition(name, parameters, _):
             return next(filter(None, map(_name_fault, (name, *parameters))), "")
         case _:
@@ -79,10 +86,7 @@ def _fault(node: Node) -> str:
 
 
 def _name_fault(name: object) -> str:
-    valid = isinstance(name, str) and re.fullmatch(r"(?![Lx][0-9])[A-Za-z_][A-Za-z0-9_]*", name)
-    if not valid or name in RESERVED or len(str(name)) > LONGEST_NAME:
-        return f"{str(name)[:LONGEST_NAME]!r} cannot be a name"
-    return ""
+    return "" if is_name(name) else f"{str(name)[:LONGEST_NAME]!r} cannot be a name"
 
 
 def _parts(node: Node) -> tuple[object, ...]:

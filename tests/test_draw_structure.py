@@ -11,7 +11,8 @@ from depthgraph.draw.palette import ANCHORS, INK, fill
 from depthgraph.draw.staircase import ticks
 from depthgraph.draw.structure import Loop, LoopSpan, executions, loop_spans, tree
 from depthgraph.draw.summary import facts
-from depthgraph.route import Iteration, Route
+from depthgraph.operations import Iteration
+from depthgraph.route import Route
 
 
 def shape(items):

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 
 import depthgraph as dg
-from depthgraph.route import Execution, Route
+from depthgraph.operations import Execution
+from depthgraph.route import Route
 
 from strategies import routes
 

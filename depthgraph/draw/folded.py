@@ -17,7 +17,8 @@ from depthgraph.draw.lanes import Arc, Column, place
 from depthgraph.draw.palette import FAINT, LOOP, PAPER, TERMINAL, fill
 from depthgraph.draw.structure import Item, Loop, tree
 from depthgraph.draw.summary import facts, refuse_large
-from depthgraph.route import Execution, Route
+from depthgraph.operations import Execution
+from depthgraph.route import Route
 
 INSTEAD = 'draw it with view="staircase"'
 #: step numbers that are written out on one edge; longer lists are abbreviated.

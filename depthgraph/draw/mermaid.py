@@ -10,7 +10,8 @@ from depthgraph.draw.labels import Names, labels
 from depthgraph.draw.palette import BAND, FAINT, INK, LINE, LOOP, PAPER, TERMINAL, fill
 from depthgraph.draw.structure import Item, Loop, tree
 from depthgraph.draw.summary import refuse_large
-from depthgraph.route import Execution, Route
+from depthgraph.operations import Execution
+from depthgraph.route import Route
 
 #: what Mermaid draws where nobody raised its limits, as on the sites that show READMEs: edges and characters.
 MOST_EDGES, MOST_CHARACTERS = 500, 50_000

@@ -6,7 +6,8 @@ from itertools import groupby
 from typing import NamedTuple, assert_never
 
 from depthgraph.errors import DepthGraphError
-from depthgraph.route import Execution, Route
+from depthgraph.operations import Execution
+from depthgraph.route import Route
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,8 @@ from depthgraph.draw.labels import Names, labels, text_width
 from depthgraph.draw.palette import BAND, FAINT, LOOP, PAPER, TERMINAL, fill
 from depthgraph.draw.structure import Item, Loop, tree
 from depthgraph.draw.summary import facts, refuse_large
-from depthgraph.route import Execution, Route
+from depthgraph.operations import Execution
+from depthgraph.route import Route
 
 INSTEAD = 'draw it with view="folded" or view="staircase"'
 #: points: how wide a line may be, how high a node is, how far from a node a line turns.

@@ -14,7 +14,7 @@ from depthgraph.errors import CompileError
 from depthgraph.nn.module import RoutedModule
 from depthgraph.nn.runtime import taken_from
 from depthgraph.nn.signature import Returns, is_wrapper, title_of
-from depthgraph.route import Execution
+from depthgraph.operations import Execution
 
 #: What names an execution under every route: its layer and its visit, both from 1.
 Key = tuple[int, int]

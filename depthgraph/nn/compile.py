@@ -16,7 +16,8 @@ from depthgraph.nn.inputs import Constants, Input, bind_constants, choose_inputs
 from depthgraph.nn.module import RoutedModule
 from depthgraph.nn.runtime import device_of, hidden_of, moved_to
 from depthgraph.nn.signature import LayerSignature, Returns, kind_of, read_signature
-from depthgraph.route import Execution, Route
+from depthgraph.operations import Execution
+from depthgraph.route import Route
 from depthgraph.verify import route_of
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ import torch
 
 from depthgraph.errors import CompileError
 from depthgraph.nn.signature import Default, LayerSignature
-from depthgraph.route import Execution, Route
+from depthgraph.operations import Execution
+from depthgraph.route import Route
 
 #: What can be bound for one execution: it is written into the generated code.
 Constant = Any
