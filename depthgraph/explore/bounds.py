@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, floor
+from typing import Any
 
 from depthgraph.errors import ExploreError
 from depthgraph.route import MOST_LAYERS, Route, as_integer
@@ -74,7 +75,7 @@ class Bounds:
         return self.equal_costs or self._can_afford(visits, left)
 
     def _can_afford(self, visits: list[int], left: int) -> bool:
-        """Whether some choice of the executions to come keeps the cost: the sums that can be reached, layer by layer."""
+        """Whether some choice of the executions to come keeps the cost: which sums can be reached, layer by layer."""
         reached = {(0, self.cost(tuple(visits)))}
         for layer_cost, v in zip(self.costs, visits, strict=True):
             more = range(max(0, self.fewest - v), self.most - v + 1)
@@ -149,10 +150,10 @@ def _costs(given: object, N: int) -> tuple[int, ...]:
     if given is None:
         return (1,) * N
     if not isinstance(given, tuple) or len(given) != N:
-        found = f"{len(given)} numbers" if isinstance(given, tuple) else f"a {type(given).__name__}"
-        raise ExploreError("invalid-space", f"costs has one number for each of the {N} layers; found {found}")
-    found = tuple(as_cost(each) for each in given)
-    return (1,) * N if len(set(found)) == 1 else found
+        what = f"{len(given)} numbers" if isinstance(given, tuple) else f"a {type(given).__name__}"
+        raise ExploreError("invalid-space", f"costs has one number for each of the {N} layers; found {what}")
+    costs = tuple(as_cost(each) for each in given)
+    return (1,) * N if len(set(costs)) == 1 else costs
 
 
 def as_cost(value: object) -> int:
@@ -167,10 +168,10 @@ def as_cost(value: object) -> int:
 
 
 def _spending(given: object, standard: int) -> tuple[int, int | None]:
-    """Return the least and the most that a route may cost, from ratios to the standard route, which costs `standard`."""
+    """Return the least and the most that a route may cost, from ratios to what the standard route costs."""
     if given is None:
         return 0, None
-    ends = given if isinstance(given, tuple) and len(given) == 2 else (0, given)
+    ends: tuple[Any, Any] = given if isinstance(given, tuple) and len(given) == 2 else (0, given)
     for end in ends:
         if isinstance(end, bool) or not isinstance(end, int | float) or not 0 <= end < 1e9:
             message = f"flops is the highest ratio to the standard route, or (lowest, highest); found {given!r}"

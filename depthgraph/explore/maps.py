@@ -43,12 +43,12 @@ class ReuseMaps:
         Args:
             index: from 0, below `count`.
         """
-        for E, ways in self.sizes:
+        left, spent, mixed = 0, 0, 1
+        for left, ways in self.sizes:  # noqa: B007
             if index < ways:
                 break
             index -= ways
         visits: list[int] = []
-        left, spent, mixed = E, 0, 1
         for layer, cost in enumerate(self.bounds.costs, 1):
             for times in self._choices(left):
                 chosen = mixed * comb(left, times) if self.ordered else 1
