@@ -23,8 +23,10 @@ from depthgraph.draw import draw, save
 from depthgraph.errors import (
     CompileError,
     ConfigError,
+    CostError,
     DepthGraphError,
     DrawError,
+    ExploreError,
     GraphError,
     MissingPackageError,
     SpecError,
@@ -45,15 +47,19 @@ if TYPE_CHECKING:
 
     from depthgraph.nn.capture import capture as capture
     from depthgraph.nn.compile import compile as compile
+    from depthgraph.nn.cost import cost as cost
 
 __version__ = "0.1.0"
 
 __all__ = [
     "CompileError",
     "ConfigError",
+    "CostError",
     "DepthGraphError",
     "DrawError",
     "Execution",
+    "ExploreError",
+    "FormatError",
     "GraphError",
     "Iteration",
     "Limits",
@@ -65,6 +71,7 @@ __all__ = [
     "SpecError",
     "capture",
     "compile",
+    "cost",
     "draw",
     "failures",
     "from_graph",
@@ -89,14 +96,21 @@ def graph(route: Route) -> "nx.DiGraph[str]":
     return verify(build_graph(route))
 
 
-#: What needs torch, and is imported at its first use.
-_LATE = {"compile": "depthgraph.nn", "capture": "depthgraph.nn", "nn": "depthgraph.nn", "lab": "depthgraph.lab"}
+#: What is imported at its first use; most of it needs torch.
+_LATE = {
+    "compile": "depthgraph.nn",
+    "capture": "depthgraph.nn",
+    "cost": "depthgraph.nn",
+    "nn": "depthgraph.nn",
+    "lab": "depthgraph.lab",
+    "formats": "depthgraph.formats",
+}
 
 
 def __getattr__(name: str) -> Any:
     if name not in _LATE:
         raise AttributeError(f"module 'depthgraph' has no attribute {name!r}")
     module = importlib.import_module(_LATE[name])
-    value = module if name in ("nn", "lab") else getattr(module, name)
+    value = module if name in ("nn", "lab", "formats") else getattr(module, name)
     globals()[name] = value
     return value

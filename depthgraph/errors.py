@@ -99,6 +99,10 @@ class CompileError(DepthGraphError):
     """A route and layers that do not fit together."""
 
 
+class CostError(DepthGraphError):
+    """A cost that cannot be counted on these layers, or not with these sizes."""
+
+
 class ConfigError(DepthGraphError):
     """A config file, a setting or a checkpoint that cannot be used as it is."""
 
@@ -109,6 +113,10 @@ class DrawError(DepthGraphError):
 
 class ExploreError(DepthGraphError):
     """A space of routes that cannot be, or is asked for what it does not hold."""
+
+
+class FormatError(DepthGraphError):
+    """A value in the notation of another project, or a route that the notation cannot say."""
 
 
 class MissingPackageError(DepthGraphError, ImportError):
@@ -180,6 +188,10 @@ KINDS: dict[str, str] = {
     "unknown-execution": "an execution that the route does not have",
     "unexpected-call": "layers called in another order than the route's while a model is captured",
     "too-many-tokens": "more tokens than the learned positions reach",
+    # cost
+    "cannot-count": "a layer that cannot be counted without data",
+    "unknown-width": "a width of the hidden state that cannot be seen from the layers",
+    "wrong-size": "a batch, a length or an example that is no size, or not the same",
     # pictures
     "unknown-view": "no such view, or not in this format",
     "missing-dot": "no Graphviz program to render with",
@@ -191,6 +203,11 @@ KINDS: dict[str, str] = {
     "empty-space": "a route drawn from a space that has none",
     "not-in-space": "a route outside the space that it is used with",
     "unknown-measure": "a measure that does not exist, or that nothing can equal",
+    # notations of other projects
+    "unknown-notation": "no such notation",
+    "notation-option": "something that a notation has to be told, or does not take",
+    "invalid-notation": "a value that its notation does not have, or that says no route",
+    "unsayable-route": "a route that a notation cannot say",
     # files and settings
     "invalid-yaml": "a file that is not valid YAML",
     "invalid-config": "a config with wrong or unknown settings",

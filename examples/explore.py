@@ -13,8 +13,8 @@ from rich.table import Table
 from torch.nn import functional
 
 import depthgraph as dg
-from depthgraph.cost import cost
 from depthgraph.decoder_config import DecoderConfig
+from depthgraph.decoder_cost import decoder_cost
 from depthgraph.nn import Decoder
 
 CONFIG = DecoderConfig(vocab_size=257, width=48, ffn_width=128, heads=4, parameter_depth=5, context=32)
@@ -63,7 +63,7 @@ def main() -> None:
     standard = Decoder(CONFIG, dg.route("...", N=CONFIG.parameter_depth), seed=0)
     layers = list(standard.body.layers)
     tokens = torch.randint(CONFIG.vocab_size, (4, 32), generator=torch.Generator().manual_seed(0))
-    base = cost(CONFIG, standard.route).forward_flops
+    base = decoder_cost(CONFIG, standard.route).forward_flops
 
     table = Table(title=f"One stretch of {CONFIG.parameter_depth} layers, run twice")
     for column in ("route", "E", "multiplier", "FLOPs", "longest return", "change"):
@@ -71,7 +71,7 @@ def main() -> None:
     for route in sorted(routes.values(), key=lambda route: (route.execution_depth, route.path)):
         model = Decoder(CONFIG, route, layers)  # the same module objects: nothing is copied
         model.load_state_dict(standard.state_dict())
-        flops = f"× {cost(CONFIG, route).forward_flops / base:.2f}"
+        flops = f"× {decoder_cost(CONFIG, route).forward_flops / base:.2f}"
         row = (f"{route.execution_depth}", f"{route.multiplier:.2f}", flops, f"{longest_return(route)}")
         table.add_row(str(route), *row, f"{change(model, standard, tokens):.1e}")
     console.print(table)

@@ -173,7 +173,7 @@ def test_a_config_is_frozen_and_checks_itself_in_python_too():
 def test_a_config_is_read_without_torch(tmp_path):
     path = written(tmp_path, GOOD)
     code = (
-        "import sys, depthgraph.config, depthgraph.cost\n"
+        "import sys, depthgraph.config, depthgraph.decoder_cost\n"
         f"depthgraph.config.load_train_config({str(path)!r})\n"
         "print(sorted({'torch', 'tokenizers', 'safetensors', 'numpy'} & set(sys.modules)))"
     )

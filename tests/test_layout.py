@@ -14,9 +14,9 @@ ROOT = Path(depthgraph.__file__).parent
 #: A module imports only what stands above it. docs/architecture.md says what each is.
 ORDER = [
     "source", "errors", "words", "operations", "valid", "flow", "route", "syntax", "well_formed", "unparse", "misread", "build", "parser", "schemes", "names", "terms", "listing", "scope",
-    "outside", "sweep", "integers", "evaluate", "expand", "repeats", "canonical", "graph", "facts", "verify", "decoder_config", "cost", "yaml_file", "config_errors",
+    "outside", "sweep", "integers", "evaluate", "expand", "repeats", "canonical", "graph", "plan", "reading", "facts", "rules", "verify", "decoder_config", "costs", "decoder_cost", "yaml_file", "config_errors",
     "config",
-    "draw", "explore", "nn", "lab", "cli",
+    "draw", "formats", "explore", "nn", "lab", "cli",
 ]  # fmt: skip
 
 #: Values whose methods stand for a later stage of the road, which they load when called: str(route),

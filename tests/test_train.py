@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from depthgraph.config import OptimiserConfig, TrainConfig
-from depthgraph.cost import cost
+from depthgraph.decoder_cost import decoder_cost
 from depthgraph.errors import ConfigError
 from depthgraph.lab import latest_checkpoint, load_decoder, read_log, train
 from depthgraph.lab.data import (
@@ -219,7 +219,7 @@ def test_a_run_learns_and_says_what_it_did(given, capfd):
     assert result.route.path == (1, 2, 1, 2, 3)
     assert result.parameters == config.model.parameter_count
     assert (result.steps, result.tokens) == (30, 30 * 32)
-    assert result.flops == 30 * cost(config.model, result.route, 16, 2).training_flops
+    assert result.flops == 30 * decoder_cost(config.model, result.route, 16, 2).training_flops
     assert result.perplexity == math.exp(result.validation_loss) < 200
     assert result.as_json() == json.loads(json.dumps(result.as_json()))
     assert "perplexity" in result.summary()

@@ -52,7 +52,7 @@ class State:
         fingerprint: of the tokens that it trains on.
         step: updates done.
         tokens: trained on, each as often as it came.
-        flops: of training, by the convention of `depthgraph.cost`; None if they cannot be counted.
+        flops: of training, by the convention of `depthgraph.decoder_cost`; None if they cannot be counted.
         seconds: of training, without evaluations and checkpoints.
         loss: of the last step, nats a token.
     """

@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from depthgraph.config import TrainConfig
-from depthgraph.cost import cost
+from depthgraph.decoder_cost import decoder_cost
 from depthgraph.errors import ConfigError
 from depthgraph.nn import Decoder
 from depthgraph.route import Route
@@ -84,12 +84,12 @@ def _from_file(path: Path) -> ModuleType:
 
 
 def step_flops(config: TrainConfig, model: Decoder) -> int | None:
-    """Return the FLOPs of one training step, by the convention of `depthgraph.cost`.
+    """Return the FLOPs of one training step, by the convention of `depthgraph.decoder_cost`.
 
     The user's own layers are counted by torch on the meta device; None if they do not run there.
     """
     if config.model.layer is None:
-        return cost(config.model, model.route, config.length, config.batch).training_flops
+        return decoder_cost(config.model, model.route, config.length, config.batch).training_flops
     try:
         twin = copy.deepcopy(model).to("meta").eval()
         with FlopCounterMode(display=False) as counter, torch.no_grad():

@@ -17,7 +17,7 @@ class Result:
         parameters: of the model.
         steps: updates of the weights.
         tokens: trained on, each as often as it came.
-        flops: of training, by the convention of `depthgraph.cost`; None if they cannot be counted.
+        flops: of training, by the convention of `depthgraph.decoder_cost`; None if they cannot be counted.
         seconds: of training, without evaluations and checkpoints.
         training_loss: of the last step, nats a token.
         validation_loss: nats a token of the held-out text.

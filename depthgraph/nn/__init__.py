@@ -1,4 +1,4 @@
-"""From routes to torch: the compiler, captured activations, and the reference decoder.
+"""From routes to torch: the compiler, captured activations, cost, and the reference decoder.
 
 This folder is the part of the package that needs torch; `import depthgraph` does not load it.
 """
@@ -18,7 +18,8 @@ except ModuleNotFoundError as _error:
 
 from depthgraph.nn.capture import capture
 from depthgraph.nn.compile import compile
+from depthgraph.nn.cost import cost
 from depthgraph.nn.decoder import Decoder
 from depthgraph.nn.module import RoutedModule
 
-__all__ = ["Decoder", "RoutedModule", "capture", "compile"]
+__all__ = ["Decoder", "RoutedModule", "capture", "compile", "cost"]

@@ -45,12 +45,18 @@ class Seen:
     Attributes:
         forward: calls of the forward pass.
         again: calls while backward ran, by layers that compute their forward once more (checkpointing).
-        kv_bytes: of all keys and values of the forward pass.
+        sizes: bytes of each tensor of keys and of values of the forward pass; None where it is not known.
     """
 
     forward: list[Call] = field(default_factory=list)
     again: list[Call] = field(default_factory=list)
-    kv_bytes: int = 0
+    sizes: list[int | None] = field(default_factory=list)
+
+    @property
+    def kv_bytes(self) -> int | None:
+        """Bytes of all keys and values of the forward pass; None where no attention was seen, or not its sizes."""
+        known = [size for size in self.sizes if size is not None]
+        return sum(known) if known and len(known) == len(self.sizes) else None
 
     def flops(self) -> tuple[Flops, Flops]:
         """Return the FLOPs of attention in forward and backward; their totals are those of attention alone."""
@@ -74,12 +80,12 @@ class AttentionWatch(TorchFunctionMode):
         in_backward: whether backward runs, set by who runs it.
     """
 
-    def __init__(self, *, fused: bool, distinct: "Repeats") -> None:
+    def __init__(self, *, fused: bool, repeats: "Repeats") -> None:
         super().__init__()
         self.seen = Seen()
         self.in_backward = False
         self._fused = fused
-        self._repeats = distinct
+        self._repeats = repeats
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -114,7 +120,7 @@ class AttentionWatch(TorchFunctionMode):
         )
         (self.seen.again if self.in_backward else self.seen.forward).append(call)
         if not self.in_backward:
-            self.seen.kv_bytes += self._repeats.distinct_bytes(key) + self._repeats.distinct_bytes(value)
+            self.seen.sizes += [self._repeats.distinct_bytes(key), self._repeats.distinct_bytes(value)]
         if is_fused:
             return fused_attention(query, key, value, attn_mask, is_causal, scale)
         return functional.scaled_dot_product_attention(
@@ -134,7 +140,8 @@ def _opened(function: FunctionType) -> Callable[..., Any]:
 def _can_fuse(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> bool:
     """Return whether torch has a fused kernel for this: four dimensions, one head width, a mask without gradient."""
     is_plain = query.dim() == key.dim() == value.dim() == 4
-    return is_plain and query.shape[-1] == key.shape[-1] == value.shape[-1] and not (mask is not None and mask.requires_grad)
+    has_one_width = query.shape[-1] == key.shape[-1] == value.shape[-1]
+    return is_plain and has_one_width and not (mask is not None and mask.requires_grad)
 
 
 def fused_attention(
@@ -154,11 +161,11 @@ def fused_attention(
 
 
 def _fused_flops(query: torch.Size, key: torch.Size, value: torch.Size, *_: Any, **__: Any) -> int:
-    return int(sdpa_flop_count(query, key, value))
+    return int(sdpa_flop_count(query, key, value))  # type: ignore[no-untyped-call]
 
 
 def _fused_backward_flops(grad: Any, query: torch.Size, key: torch.Size, value: torch.Size, *_: Any, **__: Any) -> int:
-    return int(sdpa_backward_flop_count(grad, query, key, value))
+    return int(sdpa_backward_flop_count(grad, query, key, value))  # type: ignore[no-untyped-call]
 
 
 def flop_counter() -> FlopCounterMode:
@@ -179,9 +186,8 @@ def attention_flops(call: Call) -> tuple[Flops, Flops]:
     Every FLOP belongs to a pair of a query and a key. Of T queries and S keys, query i may see the first i keys: a
     causal mask (torch aligns it to the first query) leaves min(1, S) + … + min(T, S) pairs, T(T + 1) / 2 where S = T.
     """
-    query, key, value = (
-        torch.empty(shape, device="meta", requires_grad=need) for shape, need in zip(call.shapes, call.need_grad, strict=True)
-    )
+    sides = zip(call.shapes, call.need_grad, strict=True)
+    query, key, value = (torch.empty(shape, device="meta", requires_grad=need) for shape, need in sides)
     with torch.inference_mode(False), torch.enable_grad(), flop_counter() as counter:
         if call.is_fused:
             output = fused_attention(query, key, value, None, call.is_causal, None)
@@ -198,7 +204,7 @@ def attention_flops(call: Call) -> tuple[Flops, Flops]:
     return tuple(Flops(one, one, one // (T * S) * (T * S - left)) for one in (forward, backward))  # type: ignore[return-value]
 
 
-class Repeats(TorchDispatchMode):
+class Repeats(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Knows which tensors are repetitions of smaller ones: keys whose heads were repeated, each for several queries.
 
     A cache holds keys and values before they are repeated. `repeat`, `repeat_interleave`, and `expand` before a
@@ -206,7 +212,7 @@ class Repeats(TorchDispatchMode):
     """
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._elements: dict[int, tuple[Tensor, int]] = {}
 
     def __torch_dispatch__(
@@ -215,19 +221,23 @@ class Repeats(TorchDispatchMode):
         result = func(*args, **(kwargs or {}))
         if func.overloadpacket in _COPIES and isinstance(result, Tensor):
             elements = self._distinct(args[0])
-            if elements < result.numel():
+            if elements is not None and elements < result.numel():
                 self._elements[storage_of(result)] = result, elements  # held, so that its storage stays its own
         return result
 
-    def _distinct(self, tensor: Tensor) -> int:
-        """Return how many elements of a tensor are not repetitions of others."""
+    def _distinct(self, tensor: Tensor) -> int | None:
+        """Return how many elements of a tensor are not repetitions of others; None for a part of a repetition."""
         own = math.prod(size for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if stride)
         known = self._elements.get(storage_of(tensor))
-        return own if known is None or own < known[0].numel() else known[1]
+        if known is None:
+            return own
+        return known[1] if own == known[0].numel() else None
 
-    def distinct_bytes(self, tensor: Tensor) -> int:
-        """Return the bytes of a tensor without repetitions."""
-        return self._distinct(tensor) * tensor.element_size()
+    def distinct_bytes(self, tensor: Tensor) -> int | None:
+        """Return the bytes of a tensor without repetitions; None where they cannot be told apart."""
+        elements = self._distinct(tensor)
+        return None if elements is None else elements * tensor.element_size()
 
 
-_COPIES = frozenset({aten.clone, aten._to_copy, aten.repeat, aten._unsafe_view, aten._reshape_copy, aten.reshape, aten.contiguous})
+#: What makes a new tensor of the elements of another one, all of them and perhaps often.
+_COPIES = frozenset({aten.clone, aten._to_copy, aten.repeat, aten._reshape_copy})
