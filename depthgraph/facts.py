@@ -1,11 +1,14 @@
 """What the rules of `verify` ask of a graph, found in one pass over it."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from depthgraph.graph import EXECUTION, HIDDEN, read_dropped
+from depthgraph.errors import shown
+from depthgraph.graph import BRANCH, EXECUTION, HIDDEN, REGISTER, read_dropped, text_order
 from depthgraph.route import as_integer
+from depthgraph.words import is_name
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -27,12 +30,34 @@ class Facts:
         }
         self.outgoing = dict(graph.adjacency())
         self.incoming: dict[Any, list[Any]] = {node: [] for node in self.nodes}
-        self.odd_edges: list[tuple[Any, Any, Any]] = []
+        self.inputs: dict[Any, Counter[str]] = {node: Counter() for node in self.nodes}
+        self.ends: dict[Any, list[int]] = {}
+        self.odd_edges: list[tuple[Any, Any, str]] = []
         for start, ends in self.outgoing.items():
             for end, data in ends.items():
                 self.incoming[end].append(start)
-                if text_of(data.get("kind")) != HIDDEN:
-                    self.odd_edges.append((start, end, data.get("kind")))
+                self._count_edge(start, end, data)
+
+    def _count_edge(self, start: Any, end: Any, data: "Mapping[str, Any]") -> None:
+        """Count what an edge brings to its end, and note what is odd about it."""
+        kind, counts = text_of(data.get("kind")), self.inputs[end]
+        if kind == BRANCH:
+            numbers = _branch_numbers(data.get("branches"))
+            if numbers is None:
+                self.odd_edges.append((start, end, f"has branches {shown(data.get('branches'))}, no list of numbers"))
+            counts[BRANCH] += len(numbers or ())
+            self.ends.setdefault(end, []).extend(numbers or ())
+        elif kind == REGISTER:
+            counts[REGISTER] += 1
+        else:
+            counts[HIDDEN] += 1
+            counts[REGISTER] += data.get("register") is not None
+        if kind not in (HIDDEN, REGISTER, BRANCH):
+            kinds = ", ".join(map(repr, (HIDDEN, REGISTER, BRANCH)))
+            self.odd_edges.append((start, end, f"has kind {shown(data.get('kind'))}; the kinds are {kinds}"))
+        for name in ("load", "register"):
+            if data.get(name) is not None and not is_name(data[name]):
+                self.odd_edges.append((start, end, f"has {name} {shown(data[name])}, which cannot be a name"))
 
     def of_kind(self, kind: str) -> list[Any]:
         """Return the nodes of a kind."""
@@ -40,14 +65,8 @@ class Facts:
 
     @cached_property
     def order(self) -> list[Any] | None:
-        """The nodes in topological order; None if there is a cycle. (Kahn's algorithm.)"""
-        waiting = {node: len(starts) for node, starts in self.incoming.items()}
-        order = [node for node, count in waiting.items() if not count]
-        for node in order:
-            for end in self.outgoing[node]:
-                waiting[end] -= 1
-                if not waiting[end]:
-                    order.append(end)
+        """The nodes in the order of the text; None if there is a cycle."""
+        order = text_order(self.nodes, self.incoming)
         return order if len(order) == len(self.nodes) else None
 
     @property
@@ -65,6 +84,14 @@ class Facts:
     def dropped(self) -> tuple[int, ...] | None:
         """The layers that the graph drops; None if that cannot be read."""
         return read_dropped(self.graph.graph.get("dropped", ()))
+
+
+def _branch_numbers(value: object) -> list[int] | None:
+    """Return the edge attribute `branches`; None if it is no list of numbers from 1."""
+    if not isinstance(value, list | tuple) or not value:
+        return None
+    numbers = [as_integer(each) for each in value]
+    return None if any(each is None or each < 1 for each in numbers) else [each for each in numbers if each]
 
 
 def text_of(value: object) -> str | None:

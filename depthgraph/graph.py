@@ -1,26 +1,41 @@
-"""Route ⇄ networkx graph in single-assignment form: one node an execution, one edge a hidden state.
+"""Route → networkx graph in single-assignment form: one node for each hidden state that is computed.
 
-The nodes are `"input"`, the executions under their names (`"L2.1"` is layer 2, first visit), and `"output"`. A
-node's attributes are those of its `Execution`, and `kind`; an edge's `kind` is `hidden`. Graph attributes:
-`parameter_depth` and `dropped`. Any networkx algorithm works on it, and a graph edited by hand compiles when
-`verify` accepts it.
+The nodes are `"input"`, the executions under their names (`"L2.1"` is layer 2, first visit), one for each operation of
+data flow that computes something (`"add.1"`, `"mix.1"`, `"gate.1"`, `"mean.1"`, `"sum.1"`, `"stopgrad.1"`), the exits
+(`"exit.1"`), and `"output"`. `save` and `load` are no nodes: they say which state an edge carries.
+
+Node attributes: `kind`; `layer` and `visit` of executions, `site` of mix and gate, `index` of exits; `position`, of
+data flow the number of executions before it; `iterations`. Edge attributes: `kind`, and what belongs to it.
+
+| kind | the state is | beside it |
+|---|---|---|
+| `hidden` | the h of the node | `load`, the register that it was loaded from, if it was |
+| `register` | the operand of add, mix or gate | `register`, by which name |
+| `branch` | the result of a branch of mean or sum | `branches`, which ones, from 1; `load` |
+
+A state that is both h and operand of one node is one edge of the kind `hidden` that has a `register`. Graph attributes:
+`parameter_depth` and `dropped`. Any networkx algorithm works on it, and a graph edited by hand compiles when `verify`
+accepts it.
 """
 
-import operator
 from collections import Counter
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
 from depthgraph.errors import GraphError
-from depthgraph.operations import Execution, Iteration
+from depthgraph.flow import KINDS, Read, State
+from depthgraph.operations import Execution, Exit, Gate, Iteration, Mix
 from depthgraph.route import Route, as_integer
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     import networkx as nx
 
 INPUT, EXECUTION, OUTPUT = "input", "execution", "output"
 
 #: The kinds of edge.
-HIDDEN = "hidden"
+HIDDEN, REGISTER, BRANCH = "hidden", "register", "branch"
 
 
 def build_graph(route: Route) -> "nx.DiGraph[str]":
@@ -30,43 +45,52 @@ def build_graph(route: Route) -> "nx.DiGraph[str]":
         raise GraphError("not-a-route", message, help="dg.route(text) makes a route from a spec")
     import networkx as nx
 
+    states, output = route.flow
     graph: nx.DiGraph[str] = nx.DiGraph(parameter_depth=route.parameter_depth, dropped=route.dropped)
-    names = [execution.name for execution in route.executions]
-    graph.add_node(INPUT, kind=INPUT)
-    graph.add_nodes_from(zip(names, map(_attributes, route.executions), strict=True))
+    position = 0
+    for state in states:
+        position += isinstance(state.operation, Execution)
+        graph.add_node(state.name, **_attributes(state, position))
     graph.add_node(OUTPUT, kind=OUTPUT)
-    graph.add_edges_from(zip([INPUT, *names], [*names, OUTPUT], strict=True), kind=HIDDEN)
+    for state in (*states, State(OUTPUT, hidden=output)):
+        _add_edges(graph, state, states)
     return graph
 
 
-def _attributes(execution: Execution) -> dict[str, Any]:
-    return {
-        "kind": EXECUTION,
-        "layer": execution.layer,
-        "visit": execution.visit,
-        "position": execution.position,
-        "iterations": execution.iterations,
-    }
+def _attributes(state: State, position: int) -> dict[str, Any]:
+    operation = state.operation
+    match operation:
+        case None:
+            return {"kind": INPUT}
+        case Execution():
+            numbers = {"kind": EXECUTION, "layer": operation.layer, "visit": operation.visit}
+        case Mix(_, site) | Gate(_, site):
+            numbers = {"kind": KINDS[type(operation)], "site": site}
+        case Exit(index):
+            numbers = {"kind": KINDS[Exit], "index": index}
+        case _:
+            numbers = {"kind": KINDS[type(operation)]}
+    return numbers | {"position": position, "iterations": operation.iterations}
 
 
-def read_graph(graph: "nx.DiGraph[Any]") -> Route:
-    """Return the route of a graph that `verify` has accepted; `dg.from_graph` does both.
+def _add_edges(graph: "nx.DiGraph[str]", state: State, states: list[State]) -> None:
+    name = state.name
+    if state.hidden is not None:
+        graph.add_edge(states[state.hidden.state].name, name, kind=HIDDEN, **_loaded(state.hidden))
+    if state.operand is not None:
+        start = states[state.operand.state].name
+        if graph.has_edge(start, name):
+            graph.edges[start, name]["register"] = state.operand.register
+        else:
+            graph.add_edge(start, name, kind=REGISTER, register=state.operand.register)
+    for number, end in enumerate(state.ends, 1):
+        start = states[end.state].name
+        before = graph.edges[start, name]["branches"] if graph.has_edge(start, name) else ()
+        graph.add_edge(start, name, kind=BRANCH, branches=(*before, number), **_loaded(end))
 
-    The order is that of the edges; node names and `position` attributes do not matter.
-    """
-    executions: list[Execution] = []
-    node: Any = next(node for node, data in graph.nodes(data=True) if data["kind"] == INPUT)
-    while True:
-        (node,) = graph.adj[node]
-        data = graph.nodes[node]
-        if data["kind"] == OUTPUT:
-            break
-        loops = read_iterations(data.get("iterations", ()))
-        assert loops is not None
-        layer, visit = operator.index(data["layer"]), operator.index(data["visit"])
-        executions.append(Execution(len(executions) + 1, layer, visit, loops))
-    dropped = read_dropped(graph.graph.get("dropped", ())) or ()
-    return Route(operator.index(graph.graph["parameter_depth"]), tuple(executions), dropped)
+
+def _loaded(read: Read) -> dict[str, str]:
+    return {} if read.register is None else {"load": read.register}
 
 
 def read_dropped(value: object) -> tuple[int, ...] | None:
@@ -88,11 +112,52 @@ def read_iterations(value: object) -> tuple[Iteration, ...] | None:
     return None
 
 
-def renumbered(graph: "nx.DiGraph[Any]") -> "nx.DiGraph[str]":
-    """Return an edited graph with names, visits and positions given anew, in topological order.
+def text_order(nodes: "Mapping[Any, Mapping[str, Any]]", starts: "Mapping[Any, Iterable[Any]]") -> list[Any]:
+    """Return the nodes in a topological order, which is that of the text where their positions say so.
 
-    Who inserts or removes executions by hand says only `kind="execution"` and `layer` of a new node; this does the
-    bookkeeping. Nothing else is repaired: the result still has to pass `verify`.
+    A node without a `position` comes as soon as it can, and first behind the node that has just come: so a branch
+    stays together. Nodes on a cycle, and behind one, are left out.
+
+    Args:
+        nodes: each with its attributes.
+        starts: for each node, where its edges start.
+    """
+    waiting = {node: len(set(before)) for node, before in starts.items()}
+    ends: dict[Any, list[Any]] = {node: [] for node in nodes}
+    for node, before in starts.items():
+        for start in set(before):
+            ends[start].append(node)
+    rank = {node: index for index, node in enumerate(nodes)}
+    places: dict[Any, float] = {}
+    heap: list[tuple[float, bool, int, int, Any]] = []
+    order: list[Any] = []
+
+    def ready(node: Any) -> None:
+        data = nodes[node]
+        position = as_integer(data.get("position"))
+        place = max((places[start] for start in starts[node]), default=0) if position is None else position
+        places[node] = float("inf") if data.get("kind") == OUTPUT else place
+        heappush(heap, (places[node], data.get("kind") != EXECUTION, -len(order), rank[node], node))
+
+    for node, count in waiting.items():
+        if not count:
+            ready(node)
+    while heap:
+        node = heappop(heap)[-1]
+        order.append(node)
+        for end in ends[node]:
+            waiting[end] -= 1
+            if not waiting[end]:
+                ready(end)
+    return order
+
+
+def renumbered(graph: "nx.DiGraph[Any]") -> "nx.DiGraph[str]":
+    """Return an edited graph with names, visits, positions, sites and exits numbered anew, in topological order.
+
+    Who inserts or removes executions by hand says only `kind="execution"` and `layer` of a new node, and of data flow
+    its `kind`; this does the bookkeeping. Operations with equal sites keep sharing them, one without a site gets its
+    own. Nothing else is repaired: the result still has to pass `verify`.
 
     Args:
         graph: an acyclic graph; its own nodes may have any names. It is not changed.
@@ -102,19 +167,39 @@ def renumbered(graph: "nx.DiGraph[Any]") -> "nx.DiGraph[str]":
     """
     import networkx as nx
 
+    order = text_order(dict(graph.nodes(data=True)), graph.pred)
+    if len(order) < len(graph):
+        raise nx.NetworkXUnfeasible("the graph has a cycle")
     names: dict[Any, str] = {}
-    attributes: dict[str, dict[str, Any]] = {}
-    visits: Counter[Any] = Counter()
-    for node in nx.topological_sort(graph):
-        data = dict(graph.nodes[node])
-        names[node] = str(node)
-        if data.get("kind") == EXECUTION:
-            visits[data.get("layer")] += 1
-            data["visit"], data["position"] = visits[data.get("layer")], sum(visits.values())
-            data.setdefault("iterations", ())
-            names[node] = f"L{data.get('layer')}.{data['visit']}"
-        attributes[names[node]] = data
     result: nx.DiGraph[str] = nx.DiGraph(**graph.graph)
-    result.add_nodes_from(attributes.items())
+    counts: Counter[Any] = Counter()
+    sites: dict[tuple[Any, Any], int] = {}
+    for node in order:
+        data = dict(graph.nodes[node])
+        names[node] = _number(str(node), data, counts, sites)
+        result.add_node(names[node], **data)
     result.add_edges_from((names[a], names[b], {"kind": HIDDEN, **data}) for a, b, data in graph.edges(data=True))
     return result
+
+
+def _number(name: str, data: dict[str, Any], counts: Counter[Any], sites: dict[tuple[Any, Any], int]) -> str:
+    """Number one node in place, and return its new name."""
+    kind, layer = data.get("kind"), data.get("layer")
+    if kind == EXECUTION:
+        counts[layer] += 1
+        counts["position"] += 1
+        data.update(visit=counts[layer], position=counts["position"])
+        name = f"L{layer}.{data['visit']}"
+    elif kind in KINDS.values():
+        counts[kind] += 1
+        data["position"] = counts["position"]
+        name = f"{kind}.{counts[kind]}"
+        if kind in ("mix", "gate"):
+            known = sum(of == kind for of, _ in sites)
+            data["site"] = sites.setdefault((kind, data.get("site", object())), known + 1)
+        elif kind == "exit":
+            data["index"] = counts[kind]
+    else:
+        return name
+    data.setdefault("iterations", ())
+    return name
