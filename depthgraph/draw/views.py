@@ -1,9 +1,7 @@
 """The pictures there are: which views, in which formats; drawing and saving them."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from errno import EISDIR
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,6 +16,7 @@ from depthgraph.draw.unrolled import unrolled_dot
 from depthgraph.errors import DrawError
 from depthgraph.route import Route
 from depthgraph.verify import route_of
+from depthgraph.whole_file import check_place, write_whole
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -112,11 +111,9 @@ def save(
     route = _as_route(route)
     target = Path(path)
     drawer = _drawer(target, view)
-    with _refusals(target):
-        _check_place(target)
+    check_place(target, DrawError)
     picture = drawer(route, names)
-    with _refusals(target):
-        _write(target, picture.encode() if isinstance(picture, str) else picture)
+    write_whole(target, picture.encode() if isinstance(picture, str) else picture, DrawError)
     return target
 
 
@@ -146,32 +143,3 @@ def _drawer(target: Path, view: str | None) -> Drawer:
     message = f"there is no {chosen} view as .{format}"
     suggestion = f"as .{format} there is {' or '.join(views)}; a {chosen} view can end in {', '.join(formats)}"
     raise DrawError("unknown-view", message, help=suggestion)
-
-
-@contextmanager
-def _refusals(target: Path) -> Iterator[None]:
-    """Turn what the system says about a file into our error; a name with a NUL is a ValueError there."""
-    try:
-        yield
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        help = "name a file in a folder that you may write to"
-        raise DrawError("missing-file", f"cannot write {str(target)!r}: {reason}", help=help) from None
-
-
-def _check_place(target: Path) -> None:
-    """Refuse what can be known before anything is drawn."""
-    if target.is_dir():
-        raise IsADirectoryError(EISDIR, "it is a folder")
-    if not target.parent.is_dir():
-        message = f"the folder {target.parent} does not exist, so {target.name} cannot be saved in it"
-        raise DrawError("missing-file", message, help="make the folder first")
-
-
-def _write(target: Path, content: bytes) -> None:
-    aside = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        aside.write_bytes(content)
-        aside.replace(target)
-    finally:
-        aside.unlink(missing_ok=True)
