@@ -8,7 +8,7 @@ from depthgraph.errors import ExploreError, SpecError
 from depthgraph.expand import expand
 from depthgraph.explore.bounds import Bounds
 from depthgraph.explore.patterns import Pattern
-from depthgraph.parser import Limits
+from depthgraph.parser import DEFAULT_LIMITS, Limits
 from depthgraph.route import Route
 
 #: Values of names that are tried at most, leaving counts aside.
@@ -32,6 +32,8 @@ def members(pattern: Pattern, bounds: Bounds) -> Iterator[tuple[Route, Values]]:
         SpecError: the pattern means no route, whatever its names are.
         ExploreError: `space-too-large`, for more values than `MOST_BINDINGS`.
     """
+    if bounds.shortest > bounds.longest:
+        return
     tried = prod(map(len, pattern.numbers.values()))
     if tried > MOST_BINDINGS:
         sizes = ", ".join(f"{name}: {len(values):,}" for name, values in pattern.numbers.items())
@@ -76,8 +78,10 @@ def _least(counts: Mapping[str, range]) -> Values:
 def _route(pattern: Pattern, values: Values, bounds: Bounds) -> Route | None:
     """Return the route of these values; None where they mean none of this model, or one that is too long."""
     N = bounds.parameter_depth
+    # operations of data flow count towards the limit too, so that it cannot be that of the executions
+    limits = DEFAULT_LIMITS if pattern.has_data_flow else Limits(executions=max(N, bounds.longest))
     try:
-        route = expand(pattern.spec, {"N": N, **values}, Limits(executions=max(N, bounds.longest)))
+        route = expand(pattern.spec, {"N": N, **values}, limits)
     except SpecError as error:
         if error.code in NO_MEMBER:
             return None

@@ -1,6 +1,6 @@
 """What a space consists of: families that are counted by arithmetic, and routes that are listed. No route is in two."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from itertools import chain
 from typing import Protocol
@@ -12,6 +12,9 @@ from depthgraph.explore.orders import count_orders, first_order, index_of_order,
 from depthgraph.explore.patterns import Pattern
 from depthgraph.operations import Execution
 from depthgraph.route import Route, assembled
+
+#: Which pattern, and the values of its names.
+Meaning = tuple[int, tuple[tuple[str, int], ...]]
 
 
 class Part(Protocol):
@@ -107,8 +110,8 @@ class Listed:
         self.bounds, self.patterns, self.without = bounds, patterns, without
 
     @cached_property
-    def values(self) -> dict[tuple[int, tuple[tuple[str, int], ...]], Route]:
-        """(which pattern, values of its names) → the route that they mean; several may mean one."""
+    def values(self) -> dict[Meaning, Route]:
+        """The route of each pattern and values; several may mean one."""
         return {
             (place, tuple(values.items())): route
             for place, pattern in enumerate(self.patterns)
@@ -116,10 +119,18 @@ class Listed:
         }
 
     @cached_property
+    def _meant(self) -> dict[Route, list[Meaning]]:
+        """Route → all that mean it."""
+        found: dict[Route, list[Meaning]] = {}
+        for meaning, route in self.values.items():
+            found.setdefault(route, []).append(meaning)
+        return found
+
+    @cached_property
     def _routes(self) -> tuple[Route, ...]:
-        found = set(self.values.values())
+        found: Iterable[Route] = self._meant
         if self.without is not None:
-            found = {route for route in found if not self.without.holds(route)}
+            found = [route for route in found if not self.without.holds(route)]
         return tuple(sorted(found, key=_place))
 
     @cached_property
@@ -149,9 +160,8 @@ class Listed:
     def steps(self, route: Route) -> list[Route]:
         """Return the routes that one name's step makes of this one: to its next value that has a route."""
         found: dict[Route, None] = {}
-        for (place, values), member in self.values.items():
-            if member == route:
-                found |= dict.fromkeys(chain(*(self._next(place, values, name) for name, _ in values)))
+        for place, values in self._meant.get(route, ()):
+            found |= dict.fromkeys(chain(*(self._next(place, values, name) for name, _ in values)))
         return [each for each in found if each != route]
 
     def _next(self, place: int, values: tuple[tuple[str, int], ...], name: str) -> Iterator[Route]:
@@ -167,9 +177,9 @@ class Listed:
     def mixtures(self, one: Route, other: Route) -> list[Route]:
         """Return the routes whose names take each value from one of two routes of the same pattern."""
         found: dict[Route, None] = {}
-        for (place, values), member in self.values.items():
-            for (other_place, other_values), partner in self.values.items():
-                if place == other_place and member == one and partner == other:
+        for place, values in self._meant.get(one, ()):
+            for other_place, other_values in self._meant.get(other, ()):
+                if place == other_place:
                     found |= dict.fromkeys(self._mixed(place, dict(values), dict(other_values)))
         return list(found)
 

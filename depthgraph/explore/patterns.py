@@ -9,7 +9,20 @@ from depthgraph.errors import ExploreError
 from depthgraph.parser import parse
 from depthgraph.schemes import LAYER_COUNT, library
 from depthgraph.source import Source
-from depthgraph.syntax import Call, Definition, Element, Expression, Ilr, Name, Repeat, RouteSpec, children
+from depthgraph.syntax import (
+    Access,
+    Call,
+    Definition,
+    Element,
+    Expression,
+    Ilr,
+    Join,
+    Mark,
+    Name,
+    Repeat,
+    RouteSpec,
+    children,
+)
 
 #: Every order of executions, and every reuse map with a layer's executions in a row: families that are counted by
 #: arithmetic, and not by trying the values of names.
@@ -35,12 +48,14 @@ class Pattern:
         numbers: name → its values, for the names that say which layers run.
         counts: name → its values, for the names that are nothing but counts of a repeat: with a larger one no route
             is shorter.
+        has_data_flow: whether its routes may have more than executions.
     """
 
     text: str
     spec: RouteSpec
     numbers: dict[str, range]
     counts: dict[str, range]
+    has_data_flow: bool
 
 
 def read_pattern(text: str, parameter_depth: int, longest: int) -> Pattern:
@@ -65,7 +80,25 @@ def read_pattern(text: str, parameter_depth: int, longest: int) -> Pattern:
     _check_names(text, given, roles)
     numbers = {name: given.get(name, range(parameter_depth + 1)) for name, counts in roles.items() if not counts}
     counts = {name: given.get(name, range(1, longest + 1)) for name, counts in roles.items() if counts}
-    return Pattern(text, spec, numbers, counts)
+    return Pattern(text, spec, numbers, counts, _has_data_flow(spec))
+
+
+def _has_data_flow(spec: RouteSpec) -> bool:
+    """Whether a spec, or a scheme of the library that it calls, has anything else than executions."""
+    bodies: list[Element | Expression] = [spec.body, *(item.body for item in spec.definitions)]
+    seen: set[str] = set()
+    while bodies:
+        match bodies.pop():
+            case Access() | Join() | Mark():
+                return True
+            case Call(name) as call:
+                bodies += children(call)
+                if name in library() and name not in seen:
+                    seen.add(name)
+                    bodies.append(library()[name].definition.body)
+            case node:
+                bodies += children(node)
+    return False
 
 
 def _spelled(body: str) -> str | Source:
