@@ -1,8 +1,9 @@
 """The module that a route compiles to, and how it is copied and stored."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, cast
 
 from torch import fx, nn
@@ -13,7 +14,7 @@ from depthgraph.route import Route
 COMPILED_PREFIX = "_orig_mod."
 
 #: The entries of `node.meta` that are stored: what this package put there.
-STORED_META = ("execution", "returns", "is_wrapped")
+STORED_META = ("execution", "operation", "returns", "is_wrapped")
 
 
 class RoutedModule(fx.GraphModule):
@@ -30,10 +31,18 @@ class RoutedModule(fx.GraphModule):
     layers: nn.ModuleList
 
     @classmethod
-    def build(cls, route: Route, layers: nn.ModuleList, graph: fx.Graph) -> "RoutedModule":
-        """Put a graph whose `call_module` targets are `layers.0` … over the layers themselves."""
+    def build(
+        cls,
+        route: Route,
+        layers: nn.ModuleList,
+        graph: fx.Graph,
+        weights: Mapping[str, nn.Module] = MappingProxyType({}),
+    ) -> "RoutedModule":
+        """Put a graph whose `call_module` targets are `layers.0` … and the names of weights over the modules."""
         root = nn.Module()
         root.layers = layers
+        for name, module in weights.items():
+            root.add_module(name, module)
         root.training = any(layer.training for layer in layers)
         module = cls(root, graph, cls.__name__)
         module.layers = layers  # fx copied only what the graph calls, into a plain Module

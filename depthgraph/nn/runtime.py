@@ -64,6 +64,12 @@ def moved_to(layer: nn.Module, value: Any) -> Any:
     return value if device is None else _moved(value, device)
 
 
+@fx.wrap
+def moved_beside(value: Tensor, other: Tensor) -> Tensor:
+    """Return a hidden state on the device of another one."""
+    return value.to(other.device)
+
+
 def _moved(value: Any, device: torch.device) -> Any:
     match value:
         case torch.Tensor():
