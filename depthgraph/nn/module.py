@@ -3,7 +3,6 @@
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, cast
 
 from torch import fx, nn
@@ -32,11 +31,7 @@ class RoutedModule(fx.GraphModule):
 
     @classmethod
     def build(
-        cls,
-        route: Route,
-        layers: nn.ModuleList,
-        graph: fx.Graph,
-        weights: Mapping[str, nn.Module] = MappingProxyType({}),
+        cls, route: Route, layers: nn.ModuleList, graph: fx.Graph, weights: Mapping[str, nn.Module]
     ) -> "RoutedModule":
         """Put a graph whose `call_module` targets are `layers.0` … and the names of weights over the modules."""
         root = nn.Module()
@@ -45,7 +40,9 @@ class RoutedModule(fx.GraphModule):
             root.add_module(name, module)
         root.training = any(layer.training for layer in layers)
         module = cls(root, graph, cls.__name__)
-        module.layers = layers  # fx copied only what the graph calls, into a plain Module
+        for name, part in {"layers": layers, **weights}.items():
+            module._modules.pop(name, None)  # fx copied only what the graph calls, in that order, into plain Modules
+            module.add_module(name, part)
         layers.training = root.training
         module.meta["route"] = route
         return module
