@@ -104,15 +104,27 @@ def read_yaml(path: str | Path) -> Document:
     Raises:
         ConfigError: it is not there, cannot be read as text, is not valid YAML, or has a key twice.
     """
+    return parse_yaml(read_text(path, "invalid-yaml"), str(path))
+
+
+def read_text(path: str | Path, not_text: str) -> str:
+    """Read a text file.
+
+    Args:
+        path: the file.
+        not_text: the kind of error that a file is which is not text.
+
+    Raises:
+        ConfigError: it is not there, or cannot be read as text.
+    """
     try:
-        text = Path(path).read_text(encoding="utf-8-sig")
+        return Path(path).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
-        raise ConfigError("invalid-yaml", f"{path} is not text in UTF-8") from None
+        raise ConfigError(not_text, f"{path} is not text in UTF-8") from None
     except (OSError, ValueError) as error:
         # ValueError: a name that no file can have, with a NUL or with letters that this locale lacks
         reason = getattr(error, "strerror", None) or str(error)
         raise ConfigError("missing-file", f"cannot read {path}: {reason}") from None
-    return parse_yaml(text, str(path))
 
 
 def parse_yaml(text: str, name: str) -> Document:

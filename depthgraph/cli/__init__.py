@@ -7,6 +7,8 @@ import typer
 
 from depthgraph.cli.check import check
 from depthgraph.cli.draw import draw
+from depthgraph.cli.export import export
+from depthgraph.cli.import_ import import_
 from depthgraph.cli.schemes import schemes
 from depthgraph.cli.show import show
 from depthgraph.cli.train import train
@@ -21,8 +23,9 @@ HELP = (
 )
 
 app = typer.Typer(help=HELP, no_args_is_help=True, add_completion=True, pretty_exceptions_enable=False)
-for command in (check, show, draw, schemes, train):
+for command in (check, show, draw, schemes, train, export):
     app.command()(command)
+app.command("import")(import_)
 
 
 def version(value: bool) -> None:

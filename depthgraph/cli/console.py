@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any
 from depthgraph.errors import DepthGraphError
 
 #: Kinds of error that say how a command was called, not what a route means.
-USAGE = {"unknown-view", "missing-file", "missing-package", "missing-dot", "wrong-usage"}
+USAGE = {
+    "unknown-view",
+    "missing-file",
+    "missing-package",
+    "missing-dot",
+    "wrong-usage",
+    "unknown-notation",
+    "notation-option",
+}
 #: Below this many columns a table is stacked.
 LEAST_TABLE = 80
 #: What stands for a sign where a stream is ASCII; each is as wide as what it stands for, so carets stay in place.

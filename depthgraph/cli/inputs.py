@@ -119,7 +119,7 @@ def read_all(word: str, *, by_line: bool = False) -> Iterator[Given | ConfigErro
         by_line: every line of standard input that is not empty is a spec, and not all of it one.
     """
     if word == "-":
-        text = _standard_input()
+        text = standard_input()
         yield from _lines(text) if by_line and text.strip() else [Given("standard input", Source(text, "<stdin>"))]
     elif is_file(word):
         from depthgraph.cli.files import routes_in
@@ -162,7 +162,12 @@ def meant(name: str, names: Iterable[str]) -> str:
     return f"did you mean `{close[0]}`?" if close else f"the names are {', '.join(known)}"
 
 
-def _standard_input() -> str:
+def standard_input() -> str:
+    """Return all of standard input, with line ends as on Unix.
+
+    Raises:
+        ConfigError: `wrong-usage`: it is not UTF-8.
+    """
     try:
         text = sys.stdin.buffer.read().decode("utf-8-sig")
     except UnicodeDecodeError:
