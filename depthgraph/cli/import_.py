@@ -65,7 +65,7 @@ def import_(
 
 import_.__doc__ = (
     "Print the canonical text of a route in the notation of another project.\n\n"
-    "Where the value does not tell how many layers the model has, say N=…; without, it ends with the highest layer "
+    "Where the value does not tell how many layers the model has, say N=6; without, it ends with the highest layer "
     "that is named. Layers that do not run are dropped.\n\n" + told()
 )
 

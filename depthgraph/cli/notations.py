@@ -38,7 +38,7 @@ def escaped(text: str) -> str:
     return text.replace("[", r"\[")
 
 
-def given(**options: object) -> dict[str, object]:
+def given(**options: object) -> dict[str, Any]:
     """Return the options that the command line has."""
     return {name: value for name, value in options.items() if value is not None}
 
