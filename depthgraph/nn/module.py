@@ -31,9 +31,10 @@ class RoutedModule(fx.GraphModule):
 
     @classmethod
     def build(
-        cls, route: Route, layers: nn.ModuleList, graph: fx.Graph, weights: Mapping[str, nn.Module]
+        cls, route: Route, layers: nn.ModuleList, graph: fx.Graph, weights: Mapping[str, nn.Module] | None = None
     ) -> "RoutedModule":
         """Put a graph whose `call_module` targets are `layers.0` … and the names of weights over the modules."""
+        weights = weights or {}
         root = nn.Module()
         root.layers = layers
         for name, module in weights.items():
