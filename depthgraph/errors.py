@@ -181,6 +181,8 @@ KINDS: dict[str, str] = {
     "layer-shape": "a layer that changes the shape of the hidden state",
     "layer-output": "a layer that returns no hidden state",
     "bad-constant": "a constant per execution that cannot be bound",
+    "unknown-width": "new weights of mix or gate without a known width",
+    "unknown-weights": "weights given for a mix or gate that the route does not have",
     "bad-layers": "layers that are not modules with a forward",
     "not-a-route": "something else where a route or its graph is needed",
     # compiled models
