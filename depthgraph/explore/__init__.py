@@ -1,5 +1,22 @@
-"""Routes as something to explore by program: spaces of them, comparison, search. Needs no torch."""
+"""Routes as something to explore by program: spaces of them, measures, matching, search. Needs no torch."""
 
+from depthgraph.explore.matching import Change, Match, match
+from depthgraph.explore.measures import Measures, Scale, measures, relative, scale_of
+from depthgraph.explore.patterns import FAMILIES
+from depthgraph.explore.search import suggest_route, trial_parameters
 from depthgraph.explore.space import RouteSpace
 
-__all__ = ["RouteSpace"]
+__all__ = [
+    "FAMILIES",
+    "Change",
+    "Match",
+    "Measures",
+    "RouteSpace",
+    "Scale",
+    "match",
+    "measures",
+    "relative",
+    "scale_of",
+    "suggest_route",
+    "trial_parameters",
+]

@@ -75,6 +75,12 @@ class ReuseMaps:
             left, spent = left - found, spent + found * cost
         return index
 
+    def begins(self, visits: Sequence[int]) -> bool:
+        """Whether some map begins with these visits."""
+        used, spent = sum(visits), sum(map(int.__mul__, visits, self.bounds.costs))
+        ways = (self._tallies.ways(len(visits), E - used, spent) for E, _ in self.sizes if used <= E)
+        return any(ways)
+
     def __iter__(self) -> Iterator[tuple[int, ...]]:
         for E, _ in self.sizes:
             visits: list[int] | None = self._filled([], E)

@@ -1,6 +1,6 @@
 """What a space consists of: families that are counted by arithmetic, and routes that are listed. No route is in two."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain
 from typing import Protocol
@@ -74,6 +74,35 @@ class Ordered:
         """As `Part`."""
         before = self._maps.index(route.reuse_map)
         return before + (0 if self.in_a_row else index_of_order(route.path, count_orders(route.reuse_map)))
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """The numbers of executions that its routes have, ascending."""
+        return tuple(E for E, _ in self._maps.sizes)
+
+    def nearest_visits(self, wanted: Sequence[int]) -> tuple[int, ...]:
+        """Return the reuse map that is as it is wanted, layer by layer, as far as some route of the part can be so."""
+        visits: list[int] = []
+        for want in wanted:
+            possible = (t for t in range(self.bounds.fewest, self.bounds.most + 1) if self._maps.begins([*visits, t]))
+            visits.append(min(possible, key=lambda times: (abs(times - want), times)))
+        return tuple(visits)
+
+    def nearest_path(self, wanted: Sequence[int]) -> tuple[int, ...]:
+        """Return the path of so many executions that runs at each position the layer that is wanted, or the next one.
+
+        Args:
+            wanted: layers; some path of the part has as many.
+        """
+        N, visits, path = self.bounds.parameter_depth, [0] * self.bounds.parameter_depth, []
+        for left, want in zip(range(len(wanted) - 1, -1, -1), wanted, strict=True):
+            for layer in chain(range(want, N + 1), range(1, want)):
+                visits[layer - 1] += 1
+                if self.bounds.can_end(visits, left):
+                    break
+                visits[layer - 1] -= 1
+            path.append(layer)
+        return tuple(path)
 
     def __iter__(self) -> Iterator[Route]:
         of_map: Callable[[tuple[int, ...]], Iterator[tuple[int, ...]]]

@@ -94,6 +94,11 @@ class RouteSpace:
         """The part of it that comes from specs with free names."""
         return next((part for part in self._parts if isinstance(part, Listed)), None)
 
+    @property
+    def ordered(self) -> Ordered | None:
+        """The part of it that is counted by arithmetic: all paths, or the reuse maps of `ilr`."""
+        return next((part for part in self._parts if isinstance(part, Ordered)), None)
+
     def count(self) -> int:
         """Return how many routes there are: for `any` and `ilr` by arithmetic, for other patterns by listing theirs.
 
