@@ -93,8 +93,8 @@ class AttentionWatch(TorchFunctionMode):
         kwargs = kwargs or {}
         if func is functional.scaled_dot_product_attention:
             return self._attend(*args, **kwargs)
-        if func is functional.multi_head_attention_forward:
-            with self:  # attention is called inside it, which runs without this mode otherwise
+        if func in _CALL_ATTENTION:
+            with self:  # what such a function calls runs without this mode otherwise
                 return _opened(func)(*args, **kwargs)
         return func(*args, **kwargs)
 
@@ -126,6 +126,11 @@ class AttentionWatch(TorchFunctionMode):
         return functional.scaled_dot_product_attention(
             query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
         )
+
+
+#: Functions of torch that are handed to the mode, and in which attention may be called: by backward, where layers
+#: compute their forward once more.
+_CALL_ATTENTION = frozenset({functional.multi_head_attention_forward, torch.autograd.backward})
 
 
 @functools.cache

@@ -74,8 +74,8 @@ class CallCount:
 def count_call(run: Run, inputs: Sequence[Hidden], apart: Collection[Tensor], *, fused: bool) -> CallCount:
     """Run something once, forward and backward, on the meta device, and count it.
 
-    FLOPs are those of torch's own counter. The hidden states that it gets are no leaves of autograd, as in a model,
-    so that it may change them in place. What autograd keeps is counted by its hooks: each storage once, and only
+    FLOPs are those of torch's own counter. The hidden states that it gets are copies and no leaves of autograd, as in
+    a model, so that it may change them in place. What autograd keeps is counted by its hooks: each storage once, and only
     what is still held when the output alone is.
 
     Args:
@@ -86,7 +86,7 @@ def count_call(run: Run, inputs: Sequence[Hidden], apart: Collection[Tensor], *,
     """
     with torch.inference_mode(False), torch.enable_grad(), torch.random.fork_rng(devices=[]), torch.device("meta"):
         leaves = [hidden.empty() for hidden in inputs]
-        given = [leaf.clone() if leaf.requires_grad else leaf for leaf in leaves]
+        given = [leaf.clone() for leaf in leaves]
         repeats = Repeats()
         watch = AttentionWatch(fused=fused, repeats=repeats)
         kept = _Kept()
@@ -110,7 +110,7 @@ def count_call(run: Run, inputs: Sequence[Hidden], apart: Collection[Tensor], *,
         saved_bytes=sum(saved[each].nbytes() for each in own),
         keeps=tuple(each in saved for each in places),
         keeps_output=place in saved,
-        reaches=tuple(leaf.grad is not None for leaf in leaves),
+        reaches=tuple(leaf.requires_grad and leaf.grad is not None for leaf in leaves),
         output=Hidden.of(output),
         output_bytes=output.untyped_storage().nbytes(),
         source=places.index(place) if place in places else None,
