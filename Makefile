@@ -6,12 +6,15 @@ PYTHON ?= python3
 TORCH ?= torch==2.13.0
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --retries 8 --timeout 60 --constraint constraints.txt
+# The projects whose notations are read and written have an environment of their own: they need much that this one does not.
+PEERS := .venv-peers/bin
+PEERS_PIP = $(subst $(BIN),$(PEERS),$(PIP)) --constraint peers/constraints.txt
 # a package index that fails once often answers the next time
 TRY := try() { "$$@" || { echo "trying once more: $$*"; sleep 5; "$$@"; } || { sleep 20; "$$@"; }; }; try
 
 export OMP_NUM_THREADS ?= 2
 
-.PHONY: demo test lint types check bench clean setup
+.PHONY: demo test lint types check peers bench clean setup
 
 setup: .venv/ready
 
@@ -38,9 +41,21 @@ types: setup
 check: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --doctest-modules depthgraph tests
 
+# exllamav3 without what it needs: its kernels are CUDA, and only its parser is run
+.venv-peers/ready: pyproject.toml constraints.txt peers/requirements.txt peers/constraints.txt
+	$(PYTHON) -m venv .venv-peers
+	@echo "installing torch, then depthgraph and its peers, into .venv-peers"
+	@$(TRY) $(PEERS_PIP) $(TORCH)
+	@$(TRY) $(PEERS_PIP) --editable . --requirement peers/requirements.txt
+	@$(TRY) $(PEERS_PIP) --no-deps exllamav3
+	@touch $@
+
+peers: .venv-peers/ready
+	HF_HUB_OFFLINE=1 $(PEERS)/python -m pytest -p no:warnings --override-ini pythonpath=peers peers
+
 bench: setup
 	$(BIN)/python benchmarks/language.py
 	$(BIN)/python benchmarks/overhead.py
 
 clean:
-	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-output
+	rm -rf .venv .venv-peers build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-output

@@ -27,6 +27,7 @@ from depthgraph.errors import (
     DepthGraphError,
     DrawError,
     ExploreError,
+    FormatError,
     GraphError,
     MissingPackageError,
     SpecError,

@@ -24,9 +24,7 @@ def _layer(given: Given, group: tuple[Item, ...], size: int) -> int:
     first = numbers[0] - numbers[0] % size
     for item, number, expected in zip(group, numbers, range(first, first + size), strict=False):
         if number != expected:
-            help = (
-                f"a route runs whole layers, and here a layer has the {size} entries k·{size} … k·{size} + {size - 1}"
-            )
+            help = f"a route runs whole layers, and here a layer has the {size} entries from a multiple of {size} on"
             raise given.wrong(f"entry {number} stands where {expected} would go on with the layer", item, help)
     if len(numbers) < size:
         help = f"a route runs whole layers, and here a layer has {size} entries"
