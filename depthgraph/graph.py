@@ -5,7 +5,8 @@ data flow that computes something (`"add.1"`, `"mix.1"`, `"gate.1"`, `"mean.1"`,
 (`"exit.1"`), and `"output"`. `save` and `load` are no nodes: they say which state an edge carries.
 
 Node attributes: `kind`; `layer` and `visit` of executions, `site` of mix and gate, `index` of exits; `position`, of
-data flow the number of executions before it; `iterations`. Edge attributes: `kind`, and what belongs to it.
+data flow the number of executions before it, and `step`, which operation behind that execution it is, from 1;
+`iterations`. Edge attributes: `kind`, and what belongs to it.
 
 | kind | the state is | beside it |
 |---|---|---|
@@ -47,30 +48,30 @@ def build_graph(route: Route) -> "nx.DiGraph[str]":
 
     states, output = route.flow
     graph: nx.DiGraph[str] = nx.DiGraph(parameter_depth=route.parameter_depth, dropped=route.dropped)
-    position = 0
+    position = step = 0
     for state in states:
-        position += isinstance(state.operation, Execution)
-        graph.add_node(state.name, **_attributes(state, position))
+        position, step = (position + 1, 0) if isinstance(state.operation, Execution) else (position, step + 1)
+        graph.add_node(state.name, **_attributes(state, position, step))
     graph.add_node(OUTPUT, kind=OUTPUT)
     for state in (*states, State(OUTPUT, hidden=output)):
         _add_edges(graph, state, states)
     return graph
 
 
-def _attributes(state: State, position: int) -> dict[str, Any]:
+def _attributes(state: State, position: int, step: int) -> dict[str, Any]:
     operation = state.operation
+    if operation is None:
+        return {"kind": INPUT}
+    place = {"position": position, "iterations": operation.iterations}
     match operation:
-        case None:
-            return {"kind": INPUT}
-        case Execution():
-            numbers = {"kind": EXECUTION, "layer": operation.layer, "visit": operation.visit}
+        case Execution(_, layer, visit):
+            return {"kind": EXECUTION, "layer": layer, "visit": visit, **place}
         case Mix(_, site) | Gate(_, site):
-            numbers = {"kind": KINDS[type(operation)], "site": site}
+            return {"kind": KINDS[type(operation)], "site": site, **place, "step": step}
         case Exit(index):
-            numbers = {"kind": KINDS[Exit], "index": index}
+            return {"kind": KINDS[Exit], "index": index, **place, "step": step}
         case _:
-            numbers = {"kind": KINDS[type(operation)]}
-    return numbers | {"position": position, "iterations": operation.iterations}
+            return {"kind": KINDS[type(operation)], **place, "step": step}
 
 
 def _add_edges(graph: "nx.DiGraph[str]", state: State, states: list[State]) -> None:
@@ -129,7 +130,7 @@ def text_order(nodes: "Mapping[Any, Mapping[str, Any]]", starts: "Mapping[Any, I
             ends[start].append(node)
     rank = {node: index for index, node in enumerate(nodes)}
     places: dict[Any, float] = {}
-    heap: list[tuple[float, bool, int, int, Any]] = []
+    heap: list[tuple[float, float, int, int, Any]] = []
     order: list[Any] = []
 
     def ready(node: Any) -> None:
@@ -137,7 +138,8 @@ def text_order(nodes: "Mapping[Any, Mapping[str, Any]]", starts: "Mapping[Any, I
         position = as_integer(data.get("position"))
         place = max((places[start] for start in starts[node]), default=0) if position is None else position
         places[node] = float("inf") if data.get("kind") == OUTPUT else place
-        heappush(heap, (places[node], data.get("kind") != EXECUTION, -len(order), rank[node], node))
+        step = 0 if data.get("kind") == EXECUTION else as_integer(data.get("step"))
+        heappush(heap, (places[node], float("inf") if step is None else step, -len(order), rank[node], node))
 
     for node, count in waiting.items():
         if not count:
@@ -188,16 +190,21 @@ def _number(name: str, data: dict[str, Any], counts: Counter[Any], sites: dict[t
     if kind == EXECUTION:
         counts[layer] += 1
         counts["position"] += 1
+        counts["step"] = 0
         data.update(visit=counts[layer], position=counts["position"])
         name = f"L{layer}.{data['visit']}"
     elif kind in KINDS.values():
         counts[kind] += 1
-        data["position"] = counts["position"]
+        counts["step"] += 1
+        data.update(position=counts["position"], step=counts["step"])
         name = f"{kind}.{counts[kind]}"
-        if kind in ("mix", "gate"):
-            known = sum(of == kind for of, _ in sites)
-            data["site"] = sites.setdefault((kind, data.get("site", object())), known + 1)
-        elif kind == "exit":
+        if kind in (KINDS[Mix], KINDS[Gate]):
+            key = kind, data.get("site", object())
+            if key not in sites:
+                counts[kind, "sites"] += 1
+                sites[key] = counts[kind, "sites"]
+            data["site"] = sites[key]
+        elif kind == KINDS[Exit]:
             data["index"] = counts[kind]
     else:
         return name
