@@ -1,5 +1,6 @@
 """What a route consists of: executions, and the operations of data flow between them."""
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -147,6 +148,10 @@ Weighted = Mix | Gate
 Join = Mean | Sum
 
 
+#: How deep branches may be nested, and how many operations may stand in branches.
+MOST_NESTED, MOST_IN_BRANCHES = 64, 1_000_000
+
+
 def walk(operations: Iterable[Operation]) -> Iterator[Operation]:
     """Yield operations in the order of the text; those of a join's branches before the join itself."""
     for operation in operations:
@@ -171,12 +176,45 @@ def rebuilt(operations: Iterable[Operation], change: Callable[[Operation], Opera
     return tuple(result)
 
 
+def check_nesting(operations: Iterable[Operation]) -> None:
+    """Refuse joins that are nested too deep or hold too much, before anything walks through them.
+
+    A join that stands in two places counts twice, so that what is shared costs no more than it says.
+
+    Raises:
+        ValueError: that, or a join without two branches that are tuples.
+    """
+    level = [(each, 1) for each in operations if isinstance(each, Join)]
+    depth = inside = 0
+    while level:
+        depth += 1
+        if depth > MOST_NESTED:
+            raise ValueError(f"branches are nested more than {MOST_NESTED} deep")
+        below: dict[int, tuple[Join, int]] = {}
+        for join, times in level:
+            branches = join.branches
+            if not isinstance(branches, tuple) or len(branches) < 2 or {*map(type, branches)} != {tuple}:
+                raise ValueError("a join has at least two branches, each a tuple of operations")
+            inside += times * sum(map(len, branches))
+            for each in itertools.chain(*branches):
+                if isinstance(each, Join):
+                    below[id(each)] = (each, times + below.get(id(each), (each, 0))[1])
+        if inside > MOST_IN_BRANCHES:
+            raise ValueError(f"more than {MOST_IN_BRANCHES:,} operations stand in branches")
+        level = list(below.values())
+
+
 def numbered(operations: Iterable[Operation]) -> tuple[Operation, ...]:
     """Return operations with positions, visits, sites and exits numbered anew in the order of the text.
 
     Two operations of one kind with equal sites keep sharing theirs. Who edits the operations of a route by program
     gets the numbers right with this.
+
+    Raises:
+        ValueError: as `check_nesting`.
     """
+    operations = tuple(operations)
+    check_nesting(operations)
     positions, exits = 0, 0
     visits: dict[int, int] = {}
     sites: dict[type, dict[int, int]] = {Mix: {}, Gate: {}}

@@ -1,11 +1,21 @@
 """What the operations of every route must keep, also of one that is built by program."""
 
 from depthgraph.errors import shown
-from depthgraph.operations import DataFlow, Execution, Exit, Gate, Join, Mix, Operation, Reading, Save, walk
+from depthgraph.operations import (
+    MOST_NESTED,
+    Execution,
+    Exit,
+    Gate,
+    Mix,
+    Operation,
+    Reading,
+    Save,
+    check_nesting,
+    walk,
+)
 from depthgraph.words import LONGEST_NAME, is_name
 
-#: How deep branches may be nested.
-MOST_NESTED = 64
+__all__ = ["MOST_NESTED", "check_operations"]
 
 
 def check_operations(operations: tuple[Operation, ...]) -> dict[int, int]:
@@ -15,22 +25,13 @@ def check_operations(operations: tuple[Operation, ...]) -> dict[int, int]:
         How often each layer runs.
 
     Raises:
-        ValueError: positions, visits, sites or exits are not numbered from 1 in order; a join has one branch; a
-            register has no name; something is no operation.
+        ValueError: positions, visits, sites or exits are not numbered from 1 in order; joins are as `check_nesting`
+            refuses them; a register has no name; something is no operation.
     """
-    _check_nesting(operations)
+    if not isinstance(operations, tuple):
+        raise ValueError(f"the operations of a route are a tuple; found a {type(operations).__name__}")
+    check_nesting(operations)
     return _check_numbers(operations)
-
-
-def _check_nesting(operations: tuple[Operation, ...]) -> None:
-    level, depth = list(operations), 0
-    while joins := [each for each in level if isinstance(each, Join)]:
-        depth += 1
-        if depth > MOST_NESTED:
-            raise ValueError(f"branches are nested more than {MOST_NESTED} deep")
-        if any(len(join.branches) < 2 for join in joins):
-            raise ValueError("a join has at least two branches")
-        level = [each for join in joins for branch in join.branches for each in branch]
 
 
 def _check_numbers(operations: tuple[Operation, ...]) -> dict[int, int]:
@@ -41,6 +42,8 @@ def _check_numbers(operations: tuple[Operation, ...]) -> dict[int, int]:
     for each in walk(operations):
         match each:
             case Execution():
+                if type(each.layer) is not int:
+                    raise ValueError(f"layers are integers from 1; found a {type(each.layer).__name__}")
                 position += 1
                 seen[each.layer] = visit = seen.get(each.layer, 0) + 1
                 if each.position != position or each.visit != visit:
@@ -51,10 +54,10 @@ def _check_numbers(operations: tuple[Operation, ...]) -> dict[int, int]:
                     raise ValueError(f"exit {exits} has index {index}")
             case Mix(_, site) | Gate(_, site):
                 known = sites[type(each)]
-                if not 1 <= site <= known + 1:
+                if type(site) is not int or not 1 <= site <= known + 1:
                     raise ValueError(f"the next new site is {known + 1}; found {each}")
                 sites[type(each)] = max(known, site)
-            case _ if not isinstance(each, DataFlow):
+            case _ if not isinstance(each, Operation):
                 raise ValueError(f"a {type(each).__name__} stands where an operation is needed")
             case _:
                 pass
