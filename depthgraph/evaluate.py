@@ -6,6 +6,7 @@ from typing import assert_never
 
 from depthgraph import syntax as tree
 from depthgraph.errors import SpecError
+from depthgraph.flow import BRANCH_HELP, EMPTY_BRANCH
 from depthgraph.integers import Integers
 from depthgraph.names import registers
 from depthgraph.operations import Add, Exit, Gate, Load, Mix, Save, StopGradient
@@ -33,7 +34,8 @@ class Evaluation:
         self.highest = limits.executions if self.depth is None else self.depth
         self.definitions = self.integers.definitions
         self.dropped: list[Run] = []
-        self._registers = frozenset(registers(spec))
+        self._taken = set(registers(spec))
+        self._renamed: dict[str, str] = {}
         self._known: dict[object, Term] = {}
 
     def term(self, node: tree.Element, scope: Scope = TOP) -> Term:
@@ -155,7 +157,7 @@ class Evaluation:
                 return self._access(node, place, scope)
             case tree.Join(word, branches):
                 inner = self._deeper(node, scope)
-                terms = [self._no_gap(self.term(branch, inner), scope, "a branch") for branch in branches]
+                terms = [self._branch(branch, inner) for branch in branches]
                 return self._counted(split(word, terms, place), node, scope)
             case tree.Mark(word):
                 return Step(Exit(0, span=place) if word == "exit" else StopGradient(span=place))
@@ -163,16 +165,33 @@ class Evaluation:
     def _access(self, node: tree.Access, place: Span, scope: Scope) -> Term:
         """Return an operation with a register; one of a scheme of the library has a name that the spec does not use."""
         word, register = node.word, node.register
-        if register in scope.integers:
-            message = f"`{register}` is an integer here, and registers have no numbers"
-            help = "give the register a name of its own"
-            raise self.error("duplicate-name", message, node, scope, help)
+        for name, what in ((register, "a register"), (node.weights, "weights")):
+            if name in scope.integers:
+                message = f"`{name}` is the name of an integer here, and of {what}"
+                raise self.error("duplicate-name", message, node, scope, f"give the {what[2:]} a name of its own")
         if scope.site is not None:
-            others = (f"{register}{number}" for number in itertools.count(2))
-            register = next(name for name in (register, *others) if name not in self._registers)
+            register = self._free_register(register)
         if word not in WEIGHTED_WORDS:
             return Step(PLAIN[word](register, span=place))
-        return Step(WEIGHTED[word](register, 0, span=place), (node.weights or node.span, scope.site))
+        return Step(WEIGHTED[word](register, 0, span=place), (node.weights or id(node), scope.site))
+
+    def _free_register(self, register: str) -> str:
+        if register not in self._renamed:
+            others = (f"{register}{number}" for number in itertools.count(2))
+            name = next(name for name in (register, *others) if name not in self._taken)
+            self._renamed[register] = name
+            self._taken.add(name)
+        return self._renamed[register]
+
+    def _branch(self, branch: tree.Sequence, scope: Scope) -> Term:
+        term = self.term(branch, scope)
+        if term.gap is not None:
+            message = "a fill inside a branch could go on from the layers before the join, or from the branch before it"
+            help = "write its layers out"
+            raise SpecError("fill-in-loop", message, self.source, scope.site or term.gap, help=help)
+        if not term.count:
+            raise self.error("empty-branch", EMPTY_BRANCH, branch, scope, BRANCH_HELP)
+        return term
 
     def _block(self, layers: tree.Range, count: tree.Expression, node: tree.Node, scope: Scope) -> Term:
         gap = Gap(scope.site or node.span)

@@ -74,12 +74,12 @@ def expand(spec: RouteSpec, bindings: Mapping[str, int], limits: Limits = DEFAUL
     bound = read_bindings(spec, bindings, limits)
     check_names(spec, bound)
     evaluation = Evaluation(spec, bound, limits)
-    term = evaluation.term(spec.body)
-    depth = bound.get("N") or max(term.highest, *(part.last for part in evaluation.dropped), 0)
-    term = close_gaps(term, depth)
+    written = evaluation.term(spec.body)
+    depth = bound.get("N") or max(written.highest, *(part.last for part in evaluation.dropped), 0)
+    term = close_gaps(written, depth)
     evaluation.integers.check_size(term.size, spec.body, has_flow=has_flow(term))
     if not term.count:
-        raise _runs_nothing(spec, depth)
+        raise _runs_nothing(spec, needs_depth=not depth and (written.gap is not None or not has_flow(written)))
     operations = operations_of(term)
     run = {each.layer for each in executions_of(operations)}
     dropped = _check_coverage(spec, run, evaluation.dropped, depth)
@@ -89,8 +89,8 @@ def expand(spec: RouteSpec, bindings: Mapping[str, int], limits: Limits = DEFAUL
         raise fault.at(spec.source) from None
 
 
-def _runs_nothing(spec: RouteSpec, depth: int) -> SpecError:
-    if not depth:
+def _runs_nothing(spec: RouteSpec, *, needs_depth: bool) -> SpecError:
+    if needs_depth:
         message, help = "`N` is not bound: nothing here says how many layers there are", "bind it: N=…"
         return SpecError("missing-binding", message, spec.source, spec.body.span, help=help)
     return SpecError("empty-route", "this route runs no layer", spec.source, spec.body.span)

@@ -27,7 +27,7 @@ from depthgraph.operations import (
     executions_of,
 )
 
-
+EMPTY_BRANCH = "this branch of a join runs no layer"
 BRANCH_HELP = "a branch runs one layer at least; `add` adds a state that is already there"
 
 
@@ -116,7 +116,7 @@ class _Scope:
     Attributes:
         registers: name → state, and the record of who saved it.
         records: of the registers that were saved in this branch.
-        seen_in_branches: the names that were saved in branches that have ended.
+        seen_in_branches: the names that were saved in branches which have ended.
     """
 
     registers: dict[str, tuple[int, _Record]] = field(default_factory=dict)
@@ -140,13 +140,13 @@ class _Scope:
         message, help = f"register `{name}` is read before it is saved", f"write `save({name})` where its state is h"
         if name in self.seen_in_branches:
             message = f"register `{name}` was saved in a branch, and is not visible outside it"
-            help = "save it before the branches, or after them"
+            help = "save it before the join, or where it is read"
         elif self.registers:
             help = f"{help}; saved here: {', '.join(f'`{each}`' for each in sorted(self.registers)[:8])}"
         return Fault("unknown-register", message, operation.span or NO_SPAN, help)
 
     def branch(self) -> "_Scope":
-        return _Scope(dict(self.registers))
+        return _Scope(dict(self.registers), seen_in_branches=set(self.seen_in_branches))
 
     def check(self) -> None:
         for name, record in self.records.items():
@@ -197,9 +197,7 @@ class _Tracer:
         ends = []
         for branch in join.branches:
             if not executions_of(branch):
-                message = "a branch of this join runs no layer"
-                place = next((each.span for each in branch if each.span), join.span)
-                raise Fault("empty-branch", message, place or NO_SPAN, BRANCH_HELP)
+                raise Fault("empty-branch", EMPTY_BRANCH, join.span or NO_SPAN, BRANCH_HELP)
             inner = scope.branch()
             self.scopes.append(inner)
             ends.append(self.run(branch, hidden, inner))
@@ -211,8 +209,13 @@ def _check_used(flow: Flow) -> None:
     used = {read.state for state in flow.states for read in state.reads} | {flow.output.state}
     for index, state in enumerate(flow.states[1:], 1):
         if index not in used and not isinstance(state.operation, Exit):
-            what = f"layer {state.operation.layer}" if isinstance(state.operation, Execution) else f"`{state.name}`"
-            message = f"the result of {what} is thrown away: nothing reads it before `load` replaces it"
+            message = f"the result of {_called(state)} is thrown away: nothing reads it before `load` replaces it"
             place = state.operation.span if state.operation else None
             help = "save it and read it later, or delete what computes it"
             raise Fault("unused-result", message, place or NO_SPAN, help)
+
+
+def _called(state: State) -> str:
+    if isinstance(state.operation, Execution):
+        return f"layer {state.operation.layer}"
+    return f"this `{KINDS[type(state.operation)]}`"

@@ -21,6 +21,7 @@ from depthgraph.syntax import (
     check_depth,
     children,
 )
+from depthgraph.words import JOIN_WORDS, MARK_WORDS, REGISTER_WORDS
 
 FORMS = ("rev", "block", "ilr", "drop")
 
@@ -39,6 +40,7 @@ def check_names(spec: RouteSpec, bound: Iterable[str]) -> None:
     defined = {item.name: item for item in spec.definitions}
     _check_shadows(spec, defined)
     _check_calls(spec, defined)
+    _check_weights(spec)
     bound = set(bound)
     missing = [name for name in _unbound(spec) if name.text not in bound]
     if missing:
@@ -100,9 +102,20 @@ def _check_calls(spec: RouteSpec, defined: Mapping[str, Definition]) -> None:
         for use in _uses(body, frozenset(parameters)):
             if isinstance(use, Call) and use.name not in defined and use.name not in library():
                 span = Span(use.span.start, use.span.start + len(use.name))
-                known = [*defined, *library(), *FORMS]
+                known = [*defined, *library(), *FORMS, *sorted(REGISTER_WORDS | JOIN_WORDS)]
                 message = f"there is no scheme `{use.name}`"
                 raise SpecError("unknown-name", message, spec.source, span, help=_meant(use.name, known))
+
+
+def _check_weights(spec: RouteSpec) -> None:
+    """Refuse one name for the matrix of a `mix` and the vector of a `gate`: it would look like sharing, and be none."""
+    words: dict[str, str] = {}
+    for body, _ in _bodies(spec):
+        for node in _walk(body):
+            if isinstance(node, Access) and node.weights and words.setdefault(node.weights, node.word) != node.word:
+                message = f"`{node.weights}` names the weights of a `mix` and of a `gate`, which cannot share them"
+                help = "give one of them another name"
+                raise SpecError("duplicate-name", message, spec.source, node.span, help=help)
 
 
 def _check_shadows(spec: RouteSpec, defined: Mapping[str, Definition]) -> None:
@@ -130,17 +143,25 @@ def _missing(missing: list[Name], spec: RouteSpec, defined: Mapping[str, Definit
     message = f"{listed} {'is' if len(names) == 1 else 'are'} not bound"
     help = f"bind {'it' if len(names) == 1 else 'them'}: {' '.join(f'{name}=…' for name in names)}"
     scheme = library().get(names[0])
-    meant = _meant(names[0], [*defined, *library()])
+    meant = _meant(names[0], [*defined, *library(), *sorted(MARK_WORDS)])
     if scheme is not None:
         help = f"`{names[0]}` is a scheme: write {scheme.signature}, for example `{scheme.example}`"
+    elif run_together := _run_together(names[0], [*defined, "N", *MARK_WORDS]):
+        before, count = run_together
+        help = f"for a count write `{before} x {count}`; or {help}".replace("` x", "`x")
     elif meant and names[0] != "N":
         help = f"{meant} Or {help}"
     elif re.fullmatch(r"l[0-9]+", names[0]):
         help = f"did you mean layer `{names[0].upper()}`? Or {help}"
-    elif run_together := re.fullmatch(r"(\w*?)x(\w+)", names[0]):
-        before, count = run_together.groups()
-        help = f"for a count write `{before} x {count}`; or {help}".replace("` x", "`x")
     return SpecError("missing-binding", message, spec.source, missing[0].span, help=help)
+
+
+def _run_together(name: str, known: Iterable[str]) -> tuple[str, str] | None:
+    """Return what is repeated and the count, where a name looks like both in one word."""
+    found = re.fullmatch(r"(\w*)x(\w+)", name)
+    if found and (found[1] in ("", *known) or found[2].isdigit()):
+        return found[1], found[2]
+    return None
 
 
 def unknown_binding(name: str, spec: RouteSpec) -> SpecError:

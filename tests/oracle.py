@@ -52,7 +52,7 @@ class Reader:
 
     def __init__(self, spec, library, bindings):
         self.own = {item.name: item for item in spec.definitions}
-        self.library, self.bindings, self.dropped = library, bindings, []
+        self.library, self.bindings, self.dropped, self.words = library, bindings, [], {}
 
     def run(self, node, env, shift, place, call):
         def inner(child, *step, env=env):
@@ -90,14 +90,16 @@ class Reader:
                 self.dropped += chain_of(whole(inner(layers), "wrong-arguments"), "wrong-arguments")
                 return []
             case tree.Join(word, branches):
-                return [(word, [whole(inner(branch, index)) for index, branch in enumerate(branches)])]
+                return [(word, [branch_of(inner(branch, index)) for index, branch in enumerate(branches)])]
             case _:
                 return [self.step(node, env, (*place, "at"), call)]
 
     def step(self, node, env, place, call):
         if isinstance(node, tree.Mark):
             return (node.word,)
-        if node.register in env:
+        if {node.register, node.weights} & set(env) or self.words.setdefault(
+            node.weights or place, node.word
+        ) != node.word:
             raise NoRouteError("duplicate-name")
         name = node.register if call is None else (node.register, "library")
         return (node.word, name, (node.weights or place, call)) if node.word in ("mix", "gate") else (node.word, name)
@@ -145,6 +147,12 @@ class Reader:
 def whole(items, reason="fill-in-loop"):
     if GAP in items:
         raise NoRouteError(reason)
+    return items
+
+
+def branch_of(items):
+    if not layers_of(whole(items)):
+        raise NoRouteError("empty-branch")
     return items
 
 
@@ -197,8 +205,6 @@ def follow(items, h, visible, states, saved):
             case ("mean" | "sum", branches):
                 ends = []
                 for branch in branches:
-                    if not layers_of(branch):
-                        raise NoRouteError("empty-branch")
                     ends.append(follow(branch, h, visible, states, saved))
                 states.append((item[0], tuple(ends)))
             case ("add", name):
