@@ -115,7 +115,7 @@ class Builder:
     def access(self, children: Children) -> tree.Access:
         """`save(a)`, `mix(a)`, `mix(a,w)` …."""
         word, *middle, _ = children
-        register, *weights = [_known_length(token) for token in middle if token.type == "NAME"]
+        register, *weights = [_register_name(token) for token in middle if token.type == "NAME"]
         return tree.Access(str(word), register, *weights, span=span_of(children))
 
     def join(self, children: Children) -> tree.Join:
@@ -171,6 +171,13 @@ def _new_name(token: "Token") -> str:
     if token == "N":
         message = "`N` is the model's parameter depth, and no name to define"
         raise Fault("reserved-name", message, token_span(token), help="bind it beside the spec: N=6")
+    return _known_length(token)
+
+
+def _register_name(token: "Token") -> str:
+    if token == "N":
+        message = "`N` is the model's parameter depth, and no register"
+        raise Fault("reserved-name", message, token_span(token), help="choose another name")
     return _known_length(token)
 
 

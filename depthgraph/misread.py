@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from depthgraph.errors import SpecError
 from depthgraph.source import Source, Span
 from depthgraph.syntax import TOO_DEEP_HELP
-from depthgraph.words import DATA_FLOW, JOIN_WORDS, LONGEST_NAME, REGISTER_WORDS
+from depthgraph.words import DATA_FLOW, JOIN_WORDS, LONGEST_NAME, REGISTER_WORDS, WEIGHTED_WORDS
 
 if TYPE_CHECKING:
     from lark.exceptions import UnexpectedInput, UnexpectedToken
@@ -108,7 +108,9 @@ def _unread(source: Source, position: int) -> SpecError:
     text, span = word.group(), Span(*word.span())
     if text in DATA_FLOW:
         message = f"`{text}` takes no arguments"
-        return SpecError("wrong-arguments", message, source, span, help="a blank stands before a group")
+        return SpecError(
+            "wrong-arguments", message, source, span, help=f"write `{text}` alone; a blank stands before a group"
+        )
     if len(text) > LONGEST_NAME:
         message = f"`{text[:20]}…` runs digits and letters together"
         return SpecError("bad-number", message, source, span, help="put blanks between numbers and names")
@@ -189,21 +191,38 @@ def _syntax_help(token: "Token", expected: set[str], before: str, source: Source
         return "this parenthesis closes nothing"
     if token.type == "$END" and opened is not None:
         return f"the `{source.text[opened]}` in column {source.locate(Span(opened, opened + 1)).column} is not closed"
+    if before in ("rev", "block", "drop", *REGISTER_WORDS, *JOIN_WORDS):
+        return f"write `{before}({'… | …' if before in JOIN_WORDS else 'a' if before in REGISTER_WORDS else '…'})`"
+    around = re.search(r"\w*\s*\Z", source.text[:opened])
+    word = around.group().rstrip() if around and opened is not None else ""
+    if word in JOIN_WORDS | REGISTER_WORDS:
+        return _data_flow_help(token, word, before)
     if token.type == "LSQB":
         return "only `ilr[4,2,1,1]` takes square brackets"
     if token.type == "LPAR" and before == "ilr":
         return "`ilr` takes square brackets: `ilr[4,2,1,1]`"
-    if before in ("rev", "block", "drop", *REGISTER_WORDS, *JOIN_WORDS):
-        return f"write `{before}({'… | …' if before in JOIN_WORDS else '…'})`"
     if token.type == "BAR":
         return "`|` stands between the branches of `mean(… | …)` and `sum(… | …)`"
-    if token.type == "RPAR" and opened is not None and source.text[:opened].endswith(tuple(JOIN_WORDS)):
-        return "a join has two branches or more: `mean(5 | 6)`"
     if token.type in {"SIGN", "TIMES"} and before == ")":
         return "a number in parentheses cannot begin an element: write `2*(N-1)` for `(N-1)*2`"
     if token.type == "COMMA":
         return "elements are separated by blanks"
+    if token.type in _KEYWORDS and "NAME" in expected and "FILL" not in expected:
+        return f"`{token}` is a word of the language, and no name"
     return ""
+
+
+def _data_flow_help(token: "Token", word: str, before: str) -> str:
+    """Say what stands in the parentheses of an operation with a register, or of a join."""
+    if word in WEIGHTED_WORDS:
+        return f"`{word}` takes one register, and a name where weights are shared: `{word}(a)`, `{word}(a,w)`"
+    if word in REGISTER_WORDS:
+        return f"`{word}` takes one register, by its name: `{word}(a)`"
+    if token.type == "FOR" and before not in ("(", "|"):
+        return f"a comprehension has parentheses of its own: `{word}((… for i in 1..3) | …)`"
+    if before in ("(", "|"):
+        return "a branch runs one layer at least"
+    return f"a join has two branches or more, with `|` between them: `{word}(5 | 6)`"
 
 
 def _unclosed(source: Source, end: int | None) -> int | None:
