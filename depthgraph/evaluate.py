@@ -168,7 +168,7 @@ class Evaluation:
         for name, what in ((register, "a register"), (node.weights, "weights")):
             if name in scope.integers:
                 message = f"`{name}` is the name of an integer here, and of {what}"
-                raise self.error("duplicate-name", message, node, scope, f"give the {what[2:]} a name of its own")
+                raise self.error("duplicate-name", message, node, scope, "give one of them another name")
         if scope.site is not None:
             register = self._free_register(register)
         if word not in WEIGHTED_WORDS:
