@@ -1,5 +1,6 @@
-"""Routes as something to explore by program: spaces of them, measures, matching, search. Needs no torch."""
+"""Routes as something to explore by program: spaces, measures, matching, differences, search. Needs no torch."""
 
+from depthgraph.explore.difference import Diff, Edit, diff
 from depthgraph.explore.matching import Change, Match, match
 from depthgraph.explore.measures import Measures, Scale, measures, relative, scale_of
 from depthgraph.explore.patterns import FAMILIES
@@ -9,10 +10,13 @@ from depthgraph.explore.space import RouteSpace
 __all__ = [
     "FAMILIES",
     "Change",
+    "Diff",
+    "Edit",
     "Match",
     "Measures",
     "RouteSpace",
     "Scale",
+    "diff",
     "match",
     "measures",
     "relative",

@@ -100,8 +100,9 @@ class Match:
 
     def __str__(self) -> str:
         head = f"{self.equal}: {self.target:,} for `{self.route.text}`, {self.now:,} for the standard model"
-        rows = [(c.words, f"{c.value:,}", f"{c.error:+.2%}" if c.error else "exact", f"{c.parameters:,}") for c in self.changes]
-        table = [("change", self.equal, "error", "parameters"), *rows]
+        table: list[tuple[str, ...]] = [("change", self.equal, "error", "parameters")]
+        for c in self.changes:
+            table.append((c.words, f"{c.value:,}", f"{c.error:+.2%}" if c.error else "exact", f"{c.parameters:,}"))
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
         lines = ("  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in table)
         return "\n".join([head, "", *lines])
