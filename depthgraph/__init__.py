@@ -46,6 +46,11 @@ from depthgraph.verify import route_of as from_graph
 if TYPE_CHECKING:
     import networkx as nx
 
+    from depthgraph.explore import RouteSpace as RouteSpace
+    from depthgraph.explore import diff as diff
+    from depthgraph.explore import match as match
+    from depthgraph.explore import measures as measures
+    from depthgraph.explore import suggest_route as suggest_route
     from depthgraph.nn.capture import capture as capture
     from depthgraph.nn.compile import compile as compile
     from depthgraph.nn.cost import cost as cost
@@ -66,6 +71,7 @@ __all__ = [
     "Limits",
     "MissingPackageError",
     "Route",
+    "RouteSpace",
     "RouteSpec",
     "Source",
     "Span",
@@ -73,15 +79,19 @@ __all__ = [
     "capture",
     "compile",
     "cost",
+    "diff",
     "draw",
     "failures",
     "from_graph",
     "graph",
+    "match",
+    "measures",
     "parse",
     "renumbered",
     "route",
     "save",
     "schemes",
+    "suggest_route",
     "verify",
 ]
 
@@ -105,6 +115,12 @@ _LATE = {
     "nn": "depthgraph.nn",
     "lab": "depthgraph.lab",
     "formats": "depthgraph.formats",
+    "explore": "depthgraph.explore",
+    "RouteSpace": "depthgraph.explore",
+    "diff": "depthgraph.explore",
+    "match": "depthgraph.explore",
+    "measures": "depthgraph.explore",
+    "suggest_route": "depthgraph.explore",
 }
 
 
@@ -112,6 +128,6 @@ def __getattr__(name: str) -> Any:
     if name not in _LATE:
         raise AttributeError(f"module 'depthgraph' has no attribute {name!r}")
     module = importlib.import_module(_LATE[name])
-    value = module if name in ("nn", "lab", "formats") else getattr(module, name)
+    value = module if name in ("nn", "lab", "formats", "explore") else getattr(module, name)
     globals()[name] = value
     return value
