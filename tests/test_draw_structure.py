@@ -11,13 +11,13 @@ from depthgraph.draw.palette import ANCHORS, INK, fill
 from depthgraph.draw.staircase import ticks
 from depthgraph.draw.structure import Loop, LoopSpan, executions, loop_spans, tree
 from depthgraph.draw.summary import facts
-from depthgraph.operations import Iteration
+from depthgraph.operations import Execution, Iteration
 from depthgraph.route import Route
 
 
 def shape(items):
     """The tree as numbers and (count, body of the first iteration)."""
-    return [(i.count, shape(i.iterations[0])) if isinstance(i, Loop) else i.layer for i in items]
+    return [(i.count, shape(i.iterations[0])) if isinstance(i, Loop) else i.operation.layer for i in items]
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,8 @@ def test_loops_of_a_route_built_by_program_are_those_of_its_text():
 
 def test_loops_that_the_caller_names_are_kept():
     named = [(Iteration(1, 1, 2),), (Iteration(1, 1, 2),), (Iteration(1, 2, 2),), (Iteration(1, 2, 2),)]
-    assert shape(tree(Route.of([1, 2, 1, 2], iterations=named))) == [(2, [1, 2])]
+    executions = [Execution(1, layer, 1, loops) for layer, loops in zip([1, 2, 1, 2], named, strict=True)]
+    assert shape(tree(Route.of_operations(executions))) == [(2, [1, 2])]
 
 
 def test_a_text_too_long_to_parse_is_drawn_without_loops(monkeypatch):

@@ -1,110 +1,71 @@
 """The folded view: one node a layer, loops walked once.
 
-The layers stand in one column, the first at the bottom as in drawings of transformers. A step to the next
-layer goes straight up; one that skips layers bends to the right, one that goes back bends to the left, and so
-does the way back of a loop, which says ×k. Numbers on the lines are the order in which they are taken.
+The layers stand in one column, the first at the bottom as in drawings of transformers, and the operations of data
+flow as small nodes between them. A step to the next node goes straight up; one that skips nodes bends to the right,
+one that goes back bends to the left, and so does the way back of a loop, which says ×k. Numbers on the lines are the
+order in which they are taken. What a register gives is a dashed line with its name; an exit leaves at the left.
+Branches of nothing but layers stand side by side between two bars.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from typing import Literal, NamedTuple
 
-from depthgraph.draw.dot import digraph, edge, node
+from depthgraph.draw.column import Rows, arrange
+from depthgraph.draw.dot import Value, digraph, edge, node
+from depthgraph.draw.folding import Folded, folded, step_list
 from depthgraph.draw.geometry import at, spline
 from depthgraph.draw.labels import Names, labels, text_width
-from depthgraph.draw.lanes import Arc, Column, place
-from depthgraph.draw.palette import FAINT, LOOP, PAPER, TERMINAL, fill
-from depthgraph.draw.structure import Item, Loop, tree
+from depthgraph.draw.lanes import Column, place
+from depthgraph.draw.palette import FAINT, FLOW, LINE, LOOP, PAPER, TERMINAL, fill
 from depthgraph.draw.summary import facts, refuse_large
-from depthgraph.operations import Execution
+from depthgraph.draw.words import register_name
 from depthgraph.route import Route
 
 INSTEAD = 'draw it with view="staircase"'
-#: step numbers that are written out on one edge; longer lists are abbreviated.
-WRITTEN_OUT = 4
+#: what the lines look like, by their kind.
+LINES: dict[str, dict[str, Value]] = {
+    "hop": {},
+    "rung": {},
+    "back": {"color": LOOP, "fontcolor": LOOP, "fontsize": 12.0, "penwidth": 1.6},
+    "wire": {"color": FLOW, "fontcolor": FLOW, "style": "dashed"},
+    "outlet": {"color": FLOW},
+}
 
 
-@dataclass(frozen=True, slots=True)
-class Hop:
-    """An edge of the folded walk: from one layer to another; 0 is the input and N + 1 the output."""
+class Line(NamedTuple):
+    """A line of a folded picture.
+
+    Attributes:
+        end: the id of the node at its end, where that is no node of the walk.
+    """
 
     tail: int
     head: int
-    steps: tuple[int, ...]
+    label: str
+    kind: Literal["hop", "back", "wire", "outlet"]
+    end: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Back:
-    """The way back of a loop, from its last layer to its first, with the steps that it repeats."""
+class Sheet:
+    """What a folded picture is made of: the route, its walk, and where everything stands.
 
-    tail: int
-    head: int
-    count: int
-    steps: tuple[int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Folded:
-    """A route with every loop walked once."""
-
-    hops: tuple[Hop, ...]
-    backs: tuple[Back, ...]
-
-    def back_label(self, back: Back) -> str:
-        """Return `×k`, with the steps where another loop goes back between the same two layers."""
-        ends = [(other.tail, other.head) for other in self.backs]
-        first, last = back.steps
-        if ends.count((back.tail, back.head)) == 1:
-            return f"×{back.count}"
-        return f"×{back.count} (step {first})" if first == last else f"×{back.count} (steps {first}–{last})"
-
-
-def folded(route: Route) -> Folded:
-    """Walk a route with each loop walked once, and number the steps of that walk.
-
-    A loop whose layers shift from one iteration to the next is not folded: it is walked in full.
+    Attributes:
+        shown: the labels of input, layers and output.
+        links: the ids of the two nodes of each line, by its `order`.
     """
-    walk, backs = _walk(tree(route), 1)
-    steps: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
-    path = [0, *walk, route.parameter_depth + 1]
-    for step, pair in enumerate(pairwise(path), 1):
-        steps[pair].append(step)
-    hops = tuple(Hop(tail, head, tuple(taken)) for (tail, head), taken in steps.items())
-    return Folded(hops, tuple(backs))
 
+    route: Route
+    plan: Folded
+    shown: tuple[str, ...]
+    rows: Rows
+    column: Column
+    links: tuple[tuple[str, str], ...]
 
-def _walk(items: tuple[Item, ...], step: int) -> tuple[list[int], list[Back]]:
-    layers: list[int] = []
-    backs: list[Back] = []
-    for item in items:
-        match item:
-            case Execution():
-                layers.append(item.layer)
-            case Loop():
-                folds = item.repeats
-                for body in item.iterations[:1] if folds else item.iterations:
-                    start = step + len(layers)
-                    inner, inner_backs = _walk(body, start)
-                    layers += inner
-                    backs += inner_backs
-                    if folds:
-                        backs.append(Back(inner[-1], inner[0], item.count, (start, start + len(inner) - 1)))
-    return layers, backs
-
-
-def step_list(steps: tuple[int, ...]) -> str:
-    """Return step numbers as an edge shows them.
-
-    Examples:
-        >>> step_list((1, 3)), step_list((2, 5, 8, 11, 14)), step_list((1, 2, 5, 9, 14))
-        ('1, 3', '2, 5 … 14', '1, 2 … 14 (5 steps)')
-    """
-    if len(steps) <= WRITTEN_OUT:
-        return ", ".join(map(str, steps))
-    first, second, last = steps[0], steps[1], steps[-1]
-    even = steps == tuple(range(first, last + 1, second - first))
-    return f"{first}, {second} … {last}" + ("" if even else f" ({len(steps)} steps)")
+    def name(self, number: int) -> str:
+        """Return the id of a node."""
+        return node_name(number, self.route.parameter_depth, self.plan)
 
 
 def folded_dot(route: Route, names: Names | None = None) -> str:
@@ -113,47 +74,83 @@ def folded_dot(route: Route, names: Names | None = None) -> str:
     Raises:
         DrawError: `too-large-to-draw`, for more layers than can be read.
     """
+    sheet = folded_sheet(route, names)
+    parts = [*_nodes(sheet), *_edges(sheet)]
+    return digraph(parts, facts(route), (0.0, sheet.column.edge(-1, 0.5) + 20))
+
+
+def folded_sheet(route: Route, names: Names | None = None) -> Sheet:
+    """Return the places of everything in the folded view.
+
+    Raises:
+        DrawError: `too-large-to-draw`.
+    """
     refuse_large(route.parameter_depth, "layers", "folded", INSTEAD)
     shown = ("input", *labels(route, names), "output")
     plan = folded(route)
-    refuse_large(len(plan.hops) + len(plan.backs), "edges", "folded", INSTEAD)
-    lines = [(h.tail, h.head, step_list(h.steps), False) for h in plan.hops]
-    lines += [(b.tail, b.head, plan.back_label(b), True) for b in plan.backs]
-    arcs = [Arc(order, *line) for order, line in enumerate(lines)]
-    column = place(arcs, len(shown), max(54.0, 20 + max(text_width(name, 12) for name in shown)))
-    parts = [*_nodes(route, shown, column), *_edges(route, column)]
-    return digraph(parts, facts(route), (0.0, column.edge(-1, 0.5) + 20))
+    refuse_large(route.parameter_depth + len(plan.places), "nodes", "folded", INSTEAD)
+    lines = tuple(lines_of(plan))
+    refuse_large(len(lines), "edges", "folded", INSTEAD)
+    depth = route.parameter_depth
+    rows = arrange(plan, depth, max(54.0, 20 + max(text_width(name, 12) for name in shown)))
+    arcs = [rows.arc(order, line.tail, line.head, line.label, line.kind) for order, line in enumerate(lines)]
+    links = tuple((node_name(line.tail, depth, plan), line.end or node_name(line.head, depth, plan)) for line in lines)
+    return Sheet(route, plan, shown, rows, place(arcs, rows.rows), links)
 
 
-def node_name(number: int, parameter_depth: int) -> str:
+def lines_of(plan: Folded) -> Iterator[Line]:
+    """Yield every line of a folded picture with what is written at it."""
+    for hop in plan.hops:
+        yield Line(hop.tail, hop.head, step_list(hop.steps), "hop")
+    for back in plan.backs:
+        yield Line(back.tail, back.head, plan.back_label(back), "back")
+    for wire in plan.wires:
+        yield Line(wire.tail, wire.head, ", ".join(map(register_name, wire.registers)), "wire")
+    for outlet in plan.outlets:
+        yield Line(outlet.tail, outlet.tail, outlet.label, "outlet", f"exit.{outlet.indices[0]}")
+
+
+def node_name(number: int, parameter_depth: int, plan: Folded) -> str:
     """Return the id of a node of the folded view."""
+    if number > parameter_depth + 1:
+        return plan.places[number - parameter_depth - 2].name
     return {0: "input", parameter_depth + 1: "output"}.get(number, f"L{number}")
 
 
-def _nodes(route: Route, shown: tuple[str, ...], column: Column) -> Iterable[str]:
-    depth = route.parameter_depth
-    ends = {0, depth + 1}
-    for number, label in enumerate(shown):
-        style: dict[str, str | float] = {"label": label}
-        if number in ends:
-            style |= {"fillcolor": TERMINAL}
-        elif number in route.dropped:
-            style |= {"fillcolor": PAPER, "style": "rounded,dashed", "color": FAINT, "fontcolor": FAINT}
-        else:
-            style |= {"fillcolor": fill(number, depth)}
-        yield node(
-            node_name(number, depth), (0.0, column.middles[number]), (column.width, column.heights[number]), style
-        )
-
-
-def _edges(route: Route, column: Column) -> Iterable[str]:
-    depth = route.parameter_depth
+def _nodes(sheet: Sheet) -> Iterator[str]:
+    column = sheet.column
+    for number in range(sheet.route.parameter_depth + 2 + len(sheet.plan.places)):
+        cell = sheet.rows.cells[number]
+        centre = (cell.x, column.middles[cell.row])
+        yield node(sheet.name(number), centre, (cell.width, column.heights[cell.row]), _look(sheet, number))
     for drawn in column.drawn:
-        style: dict[str, str | float] = {
-            "label": drawn.arc.label,
-            "lp": at(drawn.label_at),
-            "pos": spline(drawn.corners),
-        }
-        if drawn.arc.is_back:
-            style |= {"color": LOOP, "fontcolor": LOOP, "fontsize": 12.0, "penwidth": 1.6}
-        yield edge(node_name(drawn.arc.tail, depth), node_name(drawn.arc.head, depth), style)
+        if drawn.arc.kind == "outlet":
+            look: dict[str, Value] = {"label": drawn.arc.label, **EXIT_LOOK}
+            yield node(sheet.links[drawn.arc.order][1], drawn.label_at, (drawn.arc.width, 14.0), look)
+
+
+def _look(sheet: Sheet, number: int) -> dict[str, Value]:
+    depth = sheet.route.parameter_depth
+    if number > depth + 1:
+        place = sheet.plan.places[number - depth - 2]
+        return {"label": place.label, **(OPERATION_LOOK if place.label else FORK_LOOK)}
+    style: dict[str, Value] = {"label": sheet.shown[number]}
+    if number in (0, depth + 1):
+        return style | {"fillcolor": TERMINAL}
+    if number in sheet.route.dropped:
+        return style | {"fillcolor": PAPER, "style": "rounded,dashed", "color": FAINT, "fontcolor": FAINT}
+    return style | {"fillcolor": fill(number, depth)}
+
+
+#: what operations of data flow, forks and exits look like, here and in the unrolled view.
+OPERATION_LOOK: dict[str, Value] = {"fillcolor": PAPER, "color": FLOW, "fontcolor": FLOW, "fontsize": 10.0}
+FORK_LOOK: dict[str, Value] = {"fillcolor": LINE, "style": "filled"}
+EXIT_LOOK: dict[str, Value] = {"shape": "none", "style": "solid", "fontcolor": FLOW, "fontsize": 10.0}
+
+
+def _edges(sheet: Sheet) -> Iterable[str]:
+    for drawn in sheet.column.drawn:
+        style: dict[str, Value] = {"pos": spline(drawn.corners)}
+        if drawn.arc.kind != "outlet":
+            style = {"label": drawn.arc.label, "lp": at(drawn.label_at), **style}
+        yield edge(*sheet.links[drawn.arc.order], style | LINES[drawn.arc.kind])

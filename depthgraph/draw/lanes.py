@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
+from typing import Literal
 
 from depthgraph.draw.geometry import Point
 from depthgraph.draw.labels import text_width
@@ -12,35 +13,46 @@ from depthgraph.draw.labels import text_width
 _GAP, _LANE_GAP = 6.0, 14.0
 #: points between two places where lines meet one side of a node.
 _PORT = 10.0
-#: the height of a node where few lines meet, and the points between two nodes.
-_LEAST_HEIGHT, _PITCH = 28.0, 26.0
+#: the points between two nodes.
+_PITCH = 26.0
 _LABEL_SIZE = 10.0
 _BACK_LABEL_SIZE = 12.0
+#: of lines that are as long as one another, which are further in.
+_RANKS = {"hop": 0, "wire": 1, "back": 2}
 
 
 @dataclass(frozen=True, slots=True)
 class Arc:
-    """A line to be drawn between two rows of the column; a row's number is the layer's.
+    """A line to be drawn between two rows of the column, which are numbered from the lowest one, 0.
 
     Attributes:
         order: tells apart lines that are alike in all else.
+        kind: `rung` is a straight line up, between nodes that stand side by side with others; `outlet` leaves the
+            column at the left.
+        x: of a rung, how far it is from the middle.
     """
 
     order: int
     tail: int
     head: int
     label: str
-    is_back: bool
+    kind: Literal["hop", "back", "wire", "rung", "outlet"] = "hop"
+    x: float = 0.0
+
+    @property
+    def is_back(self) -> bool:
+        """Whether it is the way back of a loop."""
+        return self.kind == "back"
 
     @property
     def is_straight(self) -> bool:
-        """Whether it goes to the next row and is drawn between the two nodes."""
-        return self.head == self.tail + 1 and not self.is_back
+        """Whether it is drawn straight from the node up to the other one."""
+        return self.kind == "rung" or (self.kind == "hop" and self.head == self.tail + 1)
 
     @property
     def side(self) -> int:
-        """Left (-1) for lines down, right (1) for lines up and those that stay."""
-        return -1 if self.head < self.tail else 1
+        """Left (-1) for lines down and out, right (1) for lines up and those that stay."""
+        return -1 if self.head < self.tail or self.kind == "outlet" else 1
 
     @property
     def span(self) -> tuple[float, float]:
@@ -59,6 +71,14 @@ End = tuple[Arc, bool]
 
 
 @dataclass(frozen=True, slots=True)
+class Row:
+    """How large the node of a row is at least."""
+
+    width: float
+    height: float = 28.0
+
+
+@dataclass(frozen=True, slots=True)
 class Drawn:
     """An arc in its place."""
 
@@ -72,13 +92,13 @@ class Column:
     """The places of everything in a column.
 
     Attributes:
-        width: of every node.
+        widths: of each row's node.
         heights: of each row's node; one where many lines meet is higher.
         middles: how high the middle of each row is.
         drawn: the lines.
     """
 
-    width: float
+    widths: tuple[float, ...]
     heights: tuple[float, ...]
     middles: tuple[float, ...]
     drawn: tuple[Drawn, ...] = ()
@@ -92,44 +112,53 @@ class Column:
         return self.middles[row] + self.heights[row] * share
 
 
-def place(arcs: Sequence[Arc], rows: int, width: float) -> Column:
+def place(arcs: Sequence[Arc], rows: Sequence[Row]) -> Column:
     """Give every arc its lane, its ends and a place for its label.
 
     Args:
         arcs: the lines of the column, in any order.
-        rows: how many nodes it has.
-        width: of a node, in points.
+        rows: its nodes, the lowest first.
     """
-    bent = [arc for arc in arcs if not arc.is_straight]
+    bent = [arc for arc in arcs if not arc.is_straight and arc.kind != "outlet"]
+    outlets = [arc for arc in arcs if arc.kind == "outlet"]
     lanes = {side: _lanes([arc for arc in bent if arc.side == side]) for side in (-1, 1)}
     lane = lanes[-1] | lanes[1]
-    ports = _ports(bent, lane)
-    column = _empty(ports, rows, width)
+    ports = _ports([*bent, *outlets], lane)
+    column = _empty(ports, rows)
     straight = [arc for arc in arcs if arc.is_straight]
-    clear = max((_GAP + arc.width for arc in straight), default=0.0)
-    start = {-1: width / 2, 1: max(width / 2, clear if lanes[1] else 0.0)}
+    border = max(row.width for row in rows) / 2
+    clear = max((_GAP + arc.x + arc.width for arc in straight), default=0.0)
+    start = {-1: border, 1: max(border, clear if lanes[1] else 0.0)}
     xs = {side: _lane_places(lanes[side], side, start[side]) for side in (-1, 1)}
     drawn = [_straight(arc, column) for arc in straight]
     drawn += [_bent(arc, column, xs[arc.side][lane[arc]], ports) for arc in bent]
+    out = -_left_end(lanes[-1], xs[-1], border) - _LANE_GAP
+    drawn += [_outlet(arc, column, out, ports) for arc in outlets]
     return replace(column, drawn=tuple(drawn))
 
 
-def _empty(ports: dict[End, tuple[int, int]], rows: int, width: float) -> Column:
+def _left_end(lane: dict[Arc, int], places: list[float], border: float) -> float:
+    """Return how far the lines at the left and their labels reach from the middle."""
+    return max((_GAP + arc.width - places[index] for arc, index in lane.items()), default=border)
+
+
+def _empty(ports: dict[End, tuple[int, int]], rows: Sequence[Row]) -> Column:
     """Return the column without its lines, every node as high as the lines that meet it need."""
-    heights = [_LEAST_HEIGHT] * rows
+    heights = [row.height for row in rows]
     for (arc, is_tail), (_, total) in ports.items():
         row = arc.tail if is_tail else arc.head
-        heights[row] = max(heights[row], _PORT * (total + 1))
+        if total > 1:
+            heights[row] = max(heights[row], _PORT * (total + 1))
     lower = accumulate((height + _PITCH for height in heights), initial=0.0)
     middles = tuple(low + height / 2 for low, height in zip(lower, heights, strict=False))
-    return Column(width, tuple(heights), middles)
+    return Column(tuple(row.width for row in rows), tuple(heights), middles)
 
 
 def _lanes(arcs: list[Arc]) -> dict[Arc, int]:
     """Give each arc the innermost lane that is free along it, short ones first."""
     taken: list[list[tuple[float, float]]] = []
     lane: dict[Arc, int] = {}
-    for arc in sorted(arcs, key=lambda a: (a.span[1] - a.span[0], a.span, a.is_back, a.order)):
+    for arc in sorted(arcs, key=lambda a: (a.span[1] - a.span[0], a.span, _RANKS[a.kind], a.order)):
         low, high = arc.span
         free = (i for i, spans in enumerate(taken) if all(end <= low or high <= begin for begin, end in spans))
         lane[arc] = next(free, len(taken))
@@ -144,7 +173,10 @@ def _ports(arcs: list[Arc], lane: dict[Arc, int]) -> dict[End, tuple[int, int]]:
     at_node: defaultdict[tuple[int, int], list[tuple[tuple[int, ...], End]]] = defaultdict(list)
     for arc in arcs:
         for row, other, is_tail in ((arc.tail, arc.head, True), (arc.head, arc.tail, False)):
-            at_node[row, arc.side].append((_port_order(row, other, is_tail, lane[arc]), (arc, is_tail)))
+            if arc.kind == "outlet" and not is_tail:
+                continue
+            order = _port_order(row, other, is_tail, lane[arc]) if arc in lane else (-2, arc.order)
+            at_node[row, arc.side].append((order, (arc, is_tail)))
     return {
         end: (index, len(ends))
         for ends in at_node.values()
@@ -172,17 +204,22 @@ def _lane_places(lane: dict[Arc, int], side: int, start: float) -> list[float]:
 
 
 def _straight(arc: Arc, column: Column) -> Drawn:
-    label_at = (_GAP + arc.width / 2, column.between(arc.tail))
-    return Drawn(arc, [(0.0, column.edge(arc.tail, 0.5)), (0.0, column.edge(arc.head, -0.5))], label_at)
+    label_at = (arc.x + _GAP + arc.width / 2, column.between(arc.tail))
+    return Drawn(arc, [(arc.x, column.edge(arc.tail, 0.5)), (arc.x, column.edge(arc.head, -0.5))], label_at)
+
+
+def _outlet(arc: Arc, column: Column, x: float, ports: dict[End, tuple[int, int]]) -> Drawn:
+    y = _port_height(arc, True, column, ports)
+    return Drawn(arc, [(-column.widths[arc.tail] / 2, y), (x, y)], (x - _GAP - arc.width / 2, y))
 
 
 def _bent(arc: Arc, column: Column, x: float, ports: dict[End, tuple[int, int]]) -> Drawn:
-    border = arc.side * column.width / 2
+    begin, finish = (arc.side * column.widths[row] / 2 for row in (arc.tail, arc.head))
     start, end = (_port_height(arc, is_tail, column, ports) for is_tail in (True, False))
     # the label stands between two rows, where no line crosses the lane
     middle = (start + end) / 2 if arc.tail == arc.head else column.between((arc.tail + arc.head) // 2)
     label_at = (x + arc.side * (_GAP + arc.width / 2), middle)
-    return Drawn(arc, [(border, start), (x, start), (x, end), (border, end)], label_at)
+    return Drawn(arc, [(begin, start), (x, start), (x, end), (finish, end)], label_at)
 
 
 def _port_height(arc: Arc, is_tail: bool, column: Column, ports: dict[End, tuple[int, int]]) -> float:

@@ -12,6 +12,8 @@ INK = "#1f2328"
 LINE = "#57606a"
 FAINT = "#6e7781"
 LOOP = "#6f42c1"
+#: data flow: what registers carry, operations and exits.
+FLOW = "#0b6b5e"
 PAPER = "#ffffff"
 BAND = "#f3f0fa"
 GRID = "#eaeef2"

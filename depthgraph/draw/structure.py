@@ -1,13 +1,45 @@
-"""The loops of a route as a tree, found again from the iterations that its executions name."""
+"""The loops and branches of a route as a tree, found again from the iterations that its operations name.
 
-from collections.abc import Iterator
+The leaves are the states of `Route.flow`. `save` and `load` compute nothing and are no leaves: they are there as the
+registers through which the states read.
+"""
+
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import NamedTuple, assert_never
 
 from depthgraph.errors import DepthGraphError
-from depthgraph.operations import Execution
+from depthgraph.flow import Computing, State
+from depthgraph.operations import Execution, Iteration, Join, Load, Operation, Save, rebuilt, walk
 from depthgraph.route import Route
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One state: an execution, or an operation of data flow that computes or passes on a state.
+
+    Attributes:
+        column: its index in `Flow.states`, from 1; of a chain, the execution's position.
+        state: the state.
+    """
+
+    column: int
+    state: State
+
+    @property
+    def operation(self) -> Computing:
+        """What computes it; the input, which nothing computes, is no step."""
+        assert self.state.operation is not None
+        return self.state.operation
+
+
+@dataclass(frozen=True, slots=True)
+class Branches:
+    """Branches that start from the same state, and the `mean` or `sum` that joins their results."""
+
+    branches: "tuple[tuple[Item, ...], ...]"
+    join: Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +55,8 @@ class Loop:
 
     @property
     def repeats(self) -> bool:
-        """Whether every iteration runs the same layers; those of a comprehension can differ."""
-        first, *others = (tuple(e.layer for e in executions(items)) for items in self.iterations)
+        """Whether every iteration does the same with the same layers; those of a comprehension can differ."""
+        first, *others = (tuple(_signature(items)) for items in self.iterations)
         return all(other == first for other in others)
 
     @property
@@ -33,27 +65,57 @@ class Loop:
         return f"×{self.count}" if self.repeats else f"{self.count} iterations"
 
 
-#: A piece of a route: one execution, or a loop around some.
-Item = Execution | Loop
+#: A piece of a route: one state, a loop around some, or branches and their join.
+Item = Step | Loop | Branches
 
 
 def tree(route: Route) -> tuple[Item, ...]:
-    """Return the route as a sequence of executions and loops; a loop of one iteration is no loop here.
+    """Return the route as a sequence of states, loops and branches; a loop of one iteration is no loop here.
 
-    Where no execution names an iteration (a route built by program), the loops are those of the canonical text.
+    Where no operation names an iteration (a route built by program), the loops are those of the canonical text.
     """
-    return _items(_with_loops(route).executions, 0)
+    route = _with_loops(route)
+    steps = (Step(column, state) for column, state in enumerate(route.flow.states[1:], 1))
+    return _items(_leaves(route.operations, steps), 0)
 
 
-def executions(items: tuple[Item, ...]) -> Iterator[Execution]:
-    """Yield the executions of a piece of a route in order."""
+def steps_of(items: Iterable[Item]) -> Iterator[Step]:
+    """Yield the states of a piece of a route in order, a join behind its branches."""
     for item in items:
         match item:
-            case Execution():
+            case Step():
                 yield item
-            case Loop():
-                for iteration in item.iterations:
-                    yield from executions(iteration)
+            case Loop(parts):
+                for part in parts:
+                    yield from steps_of(part)
+            case Branches(parts, join):
+                for part in parts:
+                    yield from steps_of(part)
+                yield join
+            case _:
+                assert_never(item)
+
+
+def executions(items: Iterable[Item]) -> Iterator[Execution]:
+    """Yield the executions of a piece of a route in order."""
+    for step in steps_of(items):
+        if isinstance(step.operation, Execution):
+            yield step.operation
+
+
+def joins(items: Iterable[Item]) -> Iterator[Branches]:
+    """Yield everything that has branches, inner ones first."""
+    for item in items:
+        match item:
+            case Step():
+                pass
+            case Loop(parts):
+                for part in parts:
+                    yield from joins(part)
+            case Branches(parts, _):
+                for part in parts:
+                    yield from joins(part)
+                yield item
             case _:
                 assert_never(item)
 
@@ -64,8 +126,8 @@ class LoopSpan(NamedTuple):
     Attributes:
         title: what a picture writes at it.
         level: how many loops are nested in it.
-        first: its first position.
-        last: its last position.
+        first: its first column.
+        last: its last column.
     """
 
     title: str
@@ -78,40 +140,101 @@ def loop_spans(items: tuple[Item, ...]) -> tuple[LoopSpan, ...]:
     """Return where every loop is; a loop stands behind those in it."""
     spans: list[LoopSpan] = []
     for item in items:
-        if isinstance(item, Loop):
-            inner = [span for body in item.iterations for span in loop_spans(body)]
-            level = 1 + max((span.level for span in inner), default=-1)
-            spans += [*inner, LoopSpan(item.title, level, *ends((item,)))]
+        match item:
+            case Step():
+                pass
+            case Loop(parts):
+                inner = [span for part in parts for span in loop_spans(part)]
+                level = 1 + max((span.level for span in inner), default=-1)
+                spans += [*inner, LoopSpan(item.title, level, *ends((item,)))]
+            case Branches(parts, _):
+                spans += [span for part in parts for span in loop_spans(part)]
+            case _:
+                assert_never(item)
     return tuple(spans)
 
 
 def ends(items: tuple[Item, ...]) -> tuple[int, int]:
-    """Return the first and the last position of a piece of a route."""
+    """Return the first and the last column of a piece of a route."""
     first, last = items[0], items[-1]
-    while isinstance(first, Loop):
-        first = first.iterations[0][0]
-    while isinstance(last, Loop):
-        last = last.iterations[-1][-1]
-    return first.position, last.position
+    while not isinstance(first, Step):
+        first = (first.iterations if isinstance(first, Loop) else first.branches)[0][0]
+    while not isinstance(last, Step):
+        last = last.iterations[-1][-1] if isinstance(last, Loop) else last.join
+    return first.column, last.column
 
 
-def _items(run: tuple[Execution, ...], depth: int) -> tuple[Item, ...]:
-    """Group executions by the loop that they are in at this depth of nesting."""
+#: A leaf, or branches of leaves, before its loops are found.
+_Leaf = Step | Branches
+
+
+def _leaves(operations: Iterable[Operation], steps: Iterator[Step]) -> tuple[_Leaf, ...]:
+    """Pair operations with the states that they compute, which stand in the same order."""
+    leaves: list[_Leaf] = []
+    for operation in operations:
+        if isinstance(operation, Join):
+            branches = tuple(_leaves(branch, steps) for branch in operation.branches)
+            leaves.append(Branches(branches, next(steps)))
+        elif not isinstance(operation, Save | Load):
+            leaves.append(next(steps))
+    return tuple(leaves)
+
+
+def _iterations(leaf: Item) -> tuple[Iteration, ...]:
+    assert not isinstance(leaf, Loop)
+    return (leaf.join if isinstance(leaf, Branches) else leaf).operation.iterations
+
+
+def _items(leaves: tuple[Item, ...], depth: int) -> tuple[Item, ...]:
+    """Group leaves by the loop that they are in at this depth of nesting."""
+
+    def loop_of(leaf: Item) -> int:
+        loops = _iterations(leaf)
+        return loops[depth].loop if len(loops) > depth else 0
+
     items: list[Item] = []
-    for loop, group in groupby(run, key=lambda e: e.iterations[depth].loop if len(e.iterations) > depth else 0):
+    for loop, group in groupby(leaves, key=loop_of):
         members = tuple(group)
         if not loop:
-            items += members
+            items += (_inside(member, depth) for member in members)
             continue
-        numbered = groupby(members, key=lambda e: e.iterations[depth].number)
+        numbered = groupby(members, key=lambda leaf: _iterations(leaf)[depth].number)
         iterations = tuple(_items(tuple(one), depth + 1) for _, one in numbered)
         items += iterations[0] if len(iterations) == 1 else (Loop(iterations),)
     return tuple(items)
 
 
+def _inside(item: Item, depth: int) -> Item:
+    if not isinstance(item, Branches):
+        return item
+    return Branches(tuple(_items(branch, depth) for branch in item.branches), item.join)
+
+
+def _signature(items: Iterable[Item]) -> Iterator[object]:
+    """Yield what is the same in two iterations of one text: no names, no positions, no numbers of exits.
+
+    Through which register h is read is left out: behind a `load` at the end of an iteration, only the first
+    iteration starts from the h before the loop.
+    """
+    for item in items:
+        match item:
+            case Step():
+                operation = item.operation
+                same = (getattr(operation, name, None) for name in ("layer", "register", "site"))
+                yield type(operation), *same
+            case Loop(parts):
+                for part in parts:
+                    yield from _signature(part)
+            case Branches(parts, join):
+                yield tuple(tuple(_signature(part)) for part in parts)
+                yield from _signature([join])
+            case _:
+                assert_never(item)
+
+
 def _with_loops(route: Route) -> Route:
-    known = any(execution.iterations for execution in route.executions)
-    if known or max(route.reuse_map) == 1:
+    known = any(each.iterations for each in walk(route.operations))
+    if known or (route.is_chain and max(route.reuse_map) == 1):
         return route
     from depthgraph.expand import route_from_text
 
@@ -119,5 +242,7 @@ def _with_loops(route: Route) -> Route:
         found = route_from_text(route.text, N=route.parameter_depth)
     except DepthGraphError:
         return route  # too long for a text that may be parsed: drawn without loops, which is still right
-    pairs = zip(route.executions, found.executions, strict=True)
-    return replace(route, operations=tuple(replace(e, iterations=f.iterations) for e, f in pairs))
+    iterations = [each.iterations for each in walk(found.operations)]
+    assert len(iterations) == sum(1 for _ in walk(route.operations))
+    named = iter(iterations)
+    return replace(route, operations=rebuilt(route.operations, lambda each: replace(each, iterations=next(named))))

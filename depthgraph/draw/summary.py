@@ -1,6 +1,8 @@
 """What every picture says about its route, and when a picture has too many parts to be one."""
 
+from depthgraph.draw.words import register_name
 from depthgraph.errors import DrawError
+from depthgraph.operations import Join, Save
 from depthgraph.route import Route
 
 #: the most nodes of a Graphviz picture.
@@ -15,12 +17,30 @@ def facts(route: Route) -> str:
     Examples:
         >>> facts(Route.of((1, 2, 1, 2, 3)))
         'N = 3 · E = 5 · E/N = 1.67'
+        >>> import depthgraph as dg
+        >>> facts(dg.route("save(a) mean(1 | 2) add(a) exit 3"))
+        'N = 3 · E = 3 · E/N = 1 · register: a · branches: 2 · exits: 1'
     """
     multiplier = f"{route.multiplier:,.2f}".rstrip("0").rstrip(".")
     parts = [f"N = {route.parameter_depth:,}", f"E = {route.execution_depth:,}", f"E/N = {multiplier}"]
     if route.dropped:
         parts.append(f"dropped: {ranges(route.dropped)}")
-    return " · ".join(parts)
+    return " · ".join([*parts, *_flow_facts(route)])
+
+
+def _flow_facts(route: Route) -> list[str]:
+    registers = list(dict.fromkeys(each.register for each in route.data_flow if isinstance(each, Save)))
+    branches = sum(len(each.branches) for each in route.data_flow if isinstance(each, Join))
+    parts = []
+    if registers:
+        shown = ", ".join(register_name(name) for name in registers[:WRITTEN_OUT])
+        more = f" … ({len(registers)} in all)" if len(registers) > WRITTEN_OUT else ""
+        parts.append(f"register{'s' if len(registers) > 1 else ''}: {shown}{more}")
+    if branches:
+        parts.append(f"branches: {branches:,}")
+    if route.exits:
+        parts.append(f"exits: {len(route.exits):,}")
+    return parts
 
 
 def ranges(layers: tuple[int, ...]) -> str:
