@@ -181,10 +181,19 @@ KINDS: dict[str, str] = {
     "layer-shape": "a layer that changes the shape of the hidden state",
     "layer-output": "a layer that returns no hidden state",
     "bad-constant": "a constant per execution that cannot be bound",
-    "unknown-width": "new weights of mix or gate without a known width",
+    "unknown-width": "a width of the hidden state that has to be said",
     "unknown-weights": "weights given for a mix or gate that the route does not have",
     "bad-layers": "layers that are not modules with a forward",
     "not-a-route": "something else where a route or its graph is needed",
+    # conditioning
+    "bad-conditioning": "an option of conditioning that means nothing",
+    "unused-conditioning": "an option of conditioning that is for no execution",
+    "double-conditioning": "two options that give one execution the same thing",
+    "conditioning-target": "no module in the layer that could be conditioned",
+    "conditioning-mismatch": "conditioning that was made for other layers, or for a shorter route",
+    "checkpoint-in-layer": "checkpointing inside a layer whose weights are exchanged",
+    "cannot-merge": "weights of single visits that cannot become one weight",
+    "cannot-unshare": "a graph with calls that belong to no execution",
     # compiled models
     "no-compiled-route": "a module that holds no compiled route, or several",
     "unknown-execution": "an execution that the route does not have",
@@ -192,7 +201,6 @@ KINDS: dict[str, str] = {
     "too-many-tokens": "more tokens than the learned positions reach",
     # cost
     "cannot-count": "a layer that cannot be counted without data",
-    "unknown-width": "a width of the hidden state that cannot be seen from the layers",
     "wrong-size": "a batch, a length or an example that is no size, or not the same",
     # pictures
     "unknown-view": "no such view, or not in this format",

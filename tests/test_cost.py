@@ -1,14 +1,13 @@
 """`dg.cost` equals what torch counts on the whole compiled model, and what autograd keeps of it."""
 
+import copy
 import gc
-import json
 import weakref
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from layers import AnnotatedTuple, Layer, Residual, ReturnsTuple
 from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
@@ -20,6 +19,9 @@ from depthgraph.decoder_config import DecoderConfig
 from depthgraph.decoder_cost import decoder_cost
 from depthgraph.nn.decoder import DecoderLayer
 from depthgraph.nn.positions import alibi_bias, rotary_table
+
+from layers import AnnotatedTuple, Layer, Residual, ReturnsTuple
+from strategies import flow_routes
 
 B, T, D = 2, 5, 12
 
@@ -101,8 +103,14 @@ MODELS = {
     "alibi": decoder_layers("alibi"),
     "encoder": lambda: ([encoder(dropout=0.0) for _ in range(4)], {}),
     "encoder with dropout": lambda: ([encoder(norm_first=True) for _ in range(4)], {"is_causal": False}),
-    "masked encoder": lambda: ([encoder(dropout=0.0) for _ in range(4)], {"src_mask": torch.zeros(T, T), "is_causal": True}),
-    "tuples": lambda: ([ReturnsTuple(D), AnnotatedTuple(D), Layer(D), CrossGrouped()], {"memory": torch.empty(B, 7, D)}),
+    "masked encoder": lambda: (
+        [encoder(dropout=0.0) for _ in range(4)],
+        {"src_mask": torch.zeros(T, T), "is_causal": True},
+    ),
+    "tuples": lambda: (
+        [ReturnsTuple(D), AnnotatedTuple(D), Layer(D), CrossGrouped()],
+        {"memory": torch.empty(B, 7, D)},
+    ),
     "mixed": lambda: ([Convolution(), encoder(), DecoderLayer(config("nope")), nn.Identity()], {}),
     "in place": lambda: ([InPlace(D), nn.Dropout(0.5), InPlace(D), nn.Tanh()], {}),
     "frozen": frozen,
@@ -117,7 +125,7 @@ class Box:
 
 def whole(route, layers, inputs, *, needs_grad=True, device="meta"):
     """Return what torch counts, forward and with backward, and the bytes that autograd keeps of the whole model."""
-    model = dg.compile(route, layers, inputs=tuple(inputs)).to(device)
+    model = dg.compile(route, layers, inputs=tuple(inputs), width=D).to(device)
     inputs = {
         name: torch.utils._pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.to(device), value)
         for name, value in inputs.items()
@@ -143,7 +151,7 @@ def whole(route, layers, inputs, *, needs_grad=True, device="meta"):
         forward = counter.get_total_flops()
         gc.collect()
         kept = [box.tensor.untyped_storage() for box in (reference() for reference in boxes) if box is not None]
-        outputs = output if isinstance(output, tuple) else (output,)
+        outputs = (output[0], *output[1]) if isinstance(output, tuple) else (output,)
         total = sum(each.sum() for each in outputs)
         if total.requires_grad:
             total.backward()
@@ -163,6 +171,65 @@ def test_figures_equal_those_of_the_whole_model(name, route, needs_grad):
     found = dg.cost(route, layers, batch=B, length=T, width=D, inputs=inputs, needs_grad=needs_grad)
     counted = whole(route, layers, inputs, needs_grad=needs_grad)
     assert (found.forward_flops, found.training_flops, found.saved_bytes) == counted
+
+
+def flow_layers(count):
+    """Return layers of several classes; the second is frozen."""
+    layers = [Residual(D), encoder(), DecoderLayer(config("nope")), ReturnsTuple(D), Layer(D)] * 2
+    layers = [copy.deepcopy(layer) for layer in layers][:count]
+    return [layer.requires_grad_(index != 1) for index, layer in enumerate(layers)]
+
+
+@settings(max_examples=40)
+@given(route=flow_routes(), needs_grad=st.booleans())
+def test_figures_of_data_flow_equal_those_of_the_whole_model(route, needs_grad):
+    """Registers, weights of their own, branches, cut gradients and exits, whose losses are all in the backward."""
+    layers = flow_layers(route.parameter_depth)
+    found = dg.cost(route, layers, batch=B, length=T, width=D, needs_grad=needs_grad)
+    counted = whole(route, layers, {}, needs_grad=needs_grad)
+    assert (found.forward_flops, found.training_flops, found.saved_bytes) == counted
+    model = dg.compile(route, layers, width=D)
+    assert found.parameters == sum(parameter.numel() for parameter in model.parameters())
+    unused = {name: model.get_parameter(name).numel() for name in model.unused_parameters}
+    assert found.unused_parameters == sum(unused.values())
+
+
+def test_mix_and_gate_cost_their_products_and_parameters():
+    layers = [Layer(D) for _ in range(2)]
+    route = dg.route("save(e) (mix(e) 1)x3 gate(e) 2")
+    found, chain = (dg.cost(each, layers, batch=B, length=T) for each in (route, dg.Route.of([1, 1, 1, 2])))
+    assert found.forward_flops - chain.forward_flops == 3 * (2 * B * T * 2 * D * D)
+    assert found.parameters - chain.parameters == 2 * D * D + D
+    assert found.unshared_parameters - chain.unshared_parameters == 3 * 2 * D * D + D
+    assert [(part.name, part.runs, part.parameters) for part in found.parts[2:]] == [
+        ("mix_1", 3, 2 * D * D),
+        ("gate_1", 1, D),
+    ]
+
+
+def test_given_weights_are_counted_as_they_are():
+    class Adapter(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.low, self.high = nn.Linear(2 * D, 3), nn.Linear(3, D)
+
+        def forward(self, hidden, register):
+            return hidden + self.high(self.low(torch.cat((hidden, register), -1)))
+
+    adapter = Adapter()
+    route = dg.route("save(e) 1 mix(e) 1")
+    found = dg.cost(route, [Layer(D)], batch=B, length=T, weights={"mix_1": adapter})
+    assert found.parts[1].forward.total == 2 * B * T * (2 * D * 3 + 3 * D)
+    assert found.parts[1].parameters == 2 * D * 3 + 3 + 3 * D + D
+    assert adapter.low.weight.device.type == "cpu"
+
+
+def test_what_stands_before_a_cut_gradient_has_no_backward_and_keeps_nothing():
+    layers = [Layer(D) for _ in range(2)]
+    found = dg.cost(dg.route("1 stopgrad 2"), layers, batch=B, length=T)
+    assert [part.backward.total for part in found.parts] == [0, 2 * B * T * D * D]
+    first_exits = dg.cost(dg.route("1 exit stopgrad 2"), layers, batch=B, length=T)
+    assert [part.backward.total for part in first_exits.parts] == [2 * 2 * B * T * D * D, 2 * B * T * D * D]
 
 
 @pytest.mark.parametrize("name", ["rope", "alibi", "encoder", "masked encoder", "tuples", "half"])
@@ -230,7 +297,7 @@ def test_the_reference_decoder_costs_what_the_arithmetic_says(route, positions, 
 
 
 def test_causal_attention_counts_the_pairs_that_the_mask_leaves():
-    layers, inputs = MODELS["nope"]()
+    layers = [DecoderLayer(config("nope")) for _ in range(4)]
     found = dg.cost(dg.Route.of([1, 2, 3, 4]), layers, batch=B, length=T)
     pairs, a_pair = T * (T + 1) // 2, 4 * D
     assert found.forward.attention == 4 * B * T * T * a_pair

@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from depthgraph.expand import route_from_text
 from depthgraph.nn import RoutedModule, compile
 from depthgraph.route import Route
 
@@ -174,6 +175,13 @@ def test_dropped_layers_are_registered_and_listed():
         "layers.4.linear.weight",
         "layers.4.linear.bias",
     )
+
+
+def test_weights_of_data_flow_and_of_layers_that_run_too_are_no_unused_parameters():
+    layers = [Layer(), Layer(), Layer()]
+    layers[1].linear.weight = layers[0].linear.weight
+    model = compile(route_from_text("save(a) 1 mix(a) 3 gate(a) drop(2)"), layers, width=WIDTH)
+    assert model.unused_parameters == ("layers.1.linear.bias",)
 
 
 @pytest.fixture

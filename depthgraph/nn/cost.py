@@ -1,6 +1,7 @@
 """What a route costs over layers, before anything is built: `dg.cost`. docs/cost.md has the conventions."""
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, get_args
 
 import torch
@@ -12,9 +13,10 @@ from depthgraph.nn.checks import check_layers
 from depthgraph.nn.compile import _as_route
 from depthgraph.nn.count import Hidden
 from depthgraph.nn.inputs import Constants, bind_constants, choose_inputs
-from depthgraph.nn.meter import Given, Meter, Twin
+from depthgraph.nn.meter import Given, Meter
 from depthgraph.nn.signature import Returns, read_signature
 from depthgraph.nn.tally import Batch, KvBytes, tally
+from depthgraph.nn.weights import weights_of
 from depthgraph.operations import Execution
 from depthgraph.route import Route, as_integer
 
@@ -36,6 +38,7 @@ def cost(
     inputs: Mapping[str, Any] | None = None,
     per_execution: Callable[[Execution], Constants | None] | None = None,
     returns: Returns = "auto",
+    weights: Mapping[str, nn.Module] | None = None,
     allow_shared: bool = False,
     attention: Attention = "products",
     kv_bytes_per_token: KvBytes | None = None,
@@ -62,6 +65,7 @@ def cost(
             tensors only shape and dtype are used.
         per_execution: as for `compile`.
         returns: as for `compile`.
+        weights: as for `compile`, of `mix` and `gate`.
         allow_shared: as for `compile`.
         attention: `products` counts attention as two matrix products whose scores are kept, as the meta device
             computes it; `fused` counts a fused kernel, which keeps no scores and computes them once more in
@@ -105,6 +109,7 @@ def cost(
         example = torch.empty(*sizes, width, dtype=_dtype(running[first]), device="meta")
     B, T = _sizes(example, batch, length)
     hidden = Hidden(tuple(example.shape), example.stride(), example.dtype, needs_grad)
+    meter = replace(meter, weights=_weights(route, meter, example.shape[-1], weights))
     bound_to = dict(zip(route.executions, constants, strict=True))
     return tally(route, modules, meter, Batch(B, T, hidden, attention, kv_bytes_per_token), bound_to)
 
@@ -115,6 +120,13 @@ def _made(route: Route, layers: Layers) -> Iterable[nn.Module]:
         return layers
     with torch.random.fork_rng(devices=[]), torch.device("meta"):
         return [layers(number) for number in range(1, route.parameter_depth + 1)]
+
+
+def _weights(route: Route, meter: Meter, width: int, weights: Mapping[str, nn.Module] | None) -> dict[str, nn.Module]:
+    """Return the modules of `mix` and `gate`; new ones have no data."""
+    twins = [meter.layer(number).module for number in meter.modules]
+    with torch.device("meta"):
+        return weights_of(route, twins, width, weights)
 
 
 def _size(name: str, value: object) -> int:
@@ -159,13 +171,11 @@ def _seen_width(meter: Meter, layer: int, bound: Constants, sizes: tuple[int, in
 
     The sizes of its weights are tried, without data. A layer that runs with another width as well says nothing.
     """
-    twin = meter.twin(layer)
-    tensors = (*twin.module.parameters(), *twin.module.buffers())
+    twin = meter.layer(layer).module
+    tensors = (*twin.parameters(), *twin.buffers())
     candidates = sorted({size for tensor in tensors for size in tensor.shape})
-    given = meter.given.to(meter.signatures[layer], bound)
-    dtype = _dtype(twin.module)
-    found = [width for width in candidates if _runs(twin, (*sizes, width), dtype, given, meter.given.returns)]
-    if len(found) == 1 and not _runs(twin, (*sizes, found[0] + 1), dtype, given, meter.given.returns):
+    found = [width for width in candidates if _runs(meter, layer, (*sizes, width), bound)]
+    if len(found) == 1 and not _runs(meter, layer, (*sizes, found[0] + 1), bound):
         return found[0]
     title = meter.signatures[layer].title
     runs = f"runs with more than one, among them {found[0]}" if found else f"runs with none of its sizes {candidates}"
@@ -176,11 +186,11 @@ def _seen_width(meter: Meter, layer: int, bound: Constants, sizes: tuple[int, in
     )
 
 
-def _runs(twin: Twin, shape: tuple[int, ...], dtype: torch.dtype, given: Mapping[str, Any], returns: Returns) -> bool:
+def _runs(meter: Meter, layer: int, shape: tuple[int, ...], bound: Constants) -> bool:
     """Return whether a layer returns a hidden state of the shape that it is given."""
-    hidden = torch.empty(shape, dtype=dtype, device="meta")
+    hidden = torch.empty(shape, dtype=_dtype(meter.modules[layer]), device="meta")
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=[]), torch.device("meta"):
-            return twin.run(hidden, given, returns).shape == hidden.shape
+            return meter.run(layer, hidden, bound).shape == hidden.shape
     except Exception:  # a layer raises what it likes at a wrong width; what it raises at the right one is reported
         return False

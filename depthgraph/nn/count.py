@@ -74,9 +74,9 @@ class CallCount:
 def count_call(run: Run, inputs: Sequence[Hidden], apart: Collection[Tensor], *, fused: bool) -> CallCount:
     """Run something once, forward and backward, on the meta device, and count it.
 
-    FLOPs are those of torch's own counter. The hidden states that it gets are copies and no leaves of autograd, as in
-    a model, so that it may change them in place. What autograd keeps is counted by its hooks: each storage once, and only
-    what is still held when the output alone is.
+    FLOPs are those of torch's own counter. The hidden states that it gets are copies and no leaves of autograd, as
+    in a model, so that it may change them in place. What autograd keeps is counted by its hooks: each storage once,
+    and only what is still held when the output alone is.
 
     Args:
         run: called with the hidden states.

@@ -1,24 +1,23 @@
 """Counts each layer of a model once for each kind of hidden state that it meets."""
 
-import contextlib
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, assert_never, final
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 from torch.nn.parameter import is_lazy
 
 from depthgraph.errors import CompileError, CostError, DepthGraphError
-from depthgraph.flow import KINDS, State
+from depthgraph.flow import State
 from depthgraph.nn.count import CallCount, Hidden, Run, count_call
 from depthgraph.nn.inputs import Constants, Input
 from depthgraph.nn.meta import copy_without_data
 from depthgraph.nn.runtime import not_hidden, taken_from
 from depthgraph.nn.signature import LayerSignature, Returns, is_wrapper, kind_of, unwrapped
-from depthgraph.operations import Add, DataFlow, Execution, Exit, Gate, Mean, Mix, StopGradient, Sum
+from depthgraph.nn.weights import name_of
+from depthgraph.operations import Add, Execution, Exit, Gate, Mean, Mix, StopGradient, Sum
 
 
 @dataclass(frozen=True)
@@ -63,29 +62,27 @@ class Given:
 
 @dataclass(frozen=True)
 class Twin:
-    """A layer without data.
+    """A module without data.
 
     Attributes:
         module: the copy.
-        signature: the layer's.
         apart: tensors that are no activations of it.
     """
 
     module: nn.Module
-    signature: LayerSignature
     apart: tuple[Tensor, ...]
 
     @classmethod
-    def of(cls, module: nn.Module, signature: LayerSignature, given: Given) -> "Twin":
-        """Copy a layer.
+    def of(cls, module: nn.Module, title: str) -> "Twin":
+        """Copy a module.
 
         Raises:
-            CostError: `cannot-count` for a layer that cannot be copied, or has no shapes yet.
+            CostError: `cannot-count` for one that cannot be copied, or has no shapes yet.
         """
         if any(is_lazy(tensor) for tensor in (*module.parameters(), *module.buffers())):
             raise CostError(
                 "cannot-count",
-                f"{signature.title} is lazy: its weights have no shape before it has run once",
+                f"{title} is lazy: its weights have no shape before it has run once",
                 help="run the model once, or give layers with their sizes",
             )
         try:
@@ -93,18 +90,11 @@ class Twin:
         except Exception as error:  # a layer may hold anything
             raise CostError(
                 "cannot-count",
-                f"{signature.title} cannot be copied: {first_line(error)}",
+                f"{title} cannot be copied: {first_line(error)}",
                 help="give a function that makes it, layers=lambda number: …; it is called on the meta device",
             ) from error
-        return cls(twin, signature, (*tensors, *given.tensors))
-
-    def run(self, hidden: Tensor, given: Mapping[str, Any], returns: Returns) -> Tensor:
-        """Return the hidden state that flows on from the layer."""
-        output = self.module(hidden, **given)
-        taken = taken_from(output, kind_of(self.signature, returns), self.signature.title)
-        if not isinstance(taken, Tensor):
-            raise not_hidden(output, self.signature.title)
-        return taken
+        _unwrap(twin)
+        return cls(twin, tuple(tensors))
 
 
 @final
@@ -117,21 +107,34 @@ class Meter:
         signatures: theirs.
         given: what they are given beside the hidden state.
         fused: whether attention is computed by a fused kernel.
+        weights: the modules of `mix` and `gate` by name.
     """
 
     modules: Mapping[int, nn.Module]
     signatures: Mapping[int, LayerSignature]
     given: Given
     fused: bool
+    weights: Mapping[str, nn.Module] = field(default_factory=dict)
     _twins: dict[int, Twin] = field(default_factory=dict)
     _counts: dict[Any, CallCount] = field(default_factory=dict)
 
-    def twin(self, layer: int) -> Twin:
+    def layer(self, number: int) -> Twin:
         """Return the copy of a layer; one module object has one, however many layers it is."""
-        module = self.modules[layer]
+        return self._twin(self.modules[number], self.signatures[number].title)
+
+    def _twin(self, module: nn.Module, title: str) -> Twin:
         if id(module) not in self._twins:
-            self._twins[id(module)] = Twin.of(module, self.signatures[layer], self.given)
+            self._twins[id(module)] = Twin.of(module, title)
         return self._twins[id(module)]
+
+    def run(self, number: int, hidden: Tensor, bound: Constants) -> Tensor:
+        """Return the hidden state that flows on from a layer without data."""
+        signature = self.signatures[number]
+        output = self.layer(number).module(hidden, **self.given.to(signature, bound))
+        taken = taken_from(output, kind_of(signature, self.given.returns), signature.title)
+        if not isinstance(taken, Tensor):
+            raise not_hidden(output, signature.title)
+        return taken
 
     def count(self, state: State, inputs: Sequence[Hidden], bound: Constants) -> CallCount:
         """Return the count of what computes a state.
@@ -147,10 +150,16 @@ class Meter:
                 key = (id(self.modules[layer]), repr(bound), *inputs)
                 if key not in self._counts:
                     self._counts[key] = self._execution(layer, inputs[0], bound)
-            case Add() | Mix() | Gate() | Mean() | Sum() | StopGradient() | Exit():
+            case Mix() | Gate():
+                module = self.weights[name_of(operation)]
+                key = (id(module), *inputs)
+                if key not in self._counts:
+                    twin = self._twin(module, name_of(operation))
+                    self._counts[key] = _counted(twin.module, inputs, twin.apart, name_of(operation), fused=self.fused)
+            case Add() | Mean() | Sum() | StopGradient() | Exit():
                 key = (type(operation), *inputs)
                 if key not in self._counts:
-                    self._counts[key] = _flow_count(operation, inputs)
+                    self._counts[key] = _counted(COMPUTED[type(operation)], inputs, (), state.name, fused=False)
             case None:
                 raise AssertionError("the input is not computed")
             case _:
@@ -158,15 +167,12 @@ class Meter:
         return self._counts[key]
 
     def _execution(self, layer: int, hidden: Hidden, bound: Constants) -> CallCount:
-        twin = self.twin(layer)
-        given = self.given.to(self.signatures[layer], bound)
-
         def run(state: Tensor) -> Tensor:
-            return twin.run(state, given, self.given.returns)
+            return self.run(layer, state, bound)
 
         title = self.signatures[layer].title
-        wrapped = any(is_wrapper(part) for part in twin.module.modules())
-        count = _counted(run, [hidden], twin.apart, title, fused=self.fused, eager=wrapped)
+        apart = (*self.layer(layer).apart, *self.given.tensors)
+        count = _counted(run, [hidden], apart, title, fused=self.fused)
         if count.output.shape != hidden.shape:
             raise CompileError(
                 "layer-shape",
@@ -176,15 +182,18 @@ class Meter:
         return count
 
 
-def _counted(
-    run: Run, inputs: Sequence[Hidden], apart: Iterable[Tensor], title: str, *, fused: bool, eager: bool = False
-) -> CallCount:
+def _unwrap(module: nn.Module) -> None:
+    """Put the modules themselves where `torch.compile(part)` wrapped parts of a copy, which would be compiled."""
+    for part in tuple(module.modules()):
+        for name, child in part._modules.items():
+            if child is not None and is_wrapper(child):
+                part._modules[name] = unwrapped(child)
+
+
+def _counted(run: Run, inputs: Sequence[Hidden], apart: Iterable[Tensor], title: str, *, fused: bool) -> CallCount:
     """Count a call; what it raises becomes an error of ours that names it."""
-    # a part that `torch.compile` wrapped would be compiled; setting the stance loads the compiler, which takes long
-    stance = torch.compiler.set_stance("force_eager") if eager else contextlib.nullcontext()
     try:
-        with stance:
-            return count_call(run, inputs, tuple(apart), fused=fused)
+        return count_call(run, inputs, tuple(apart), fused=fused)
     except DepthGraphError:
         raise
     except Exception as error:
@@ -202,28 +211,11 @@ def first_line(error: Exception) -> str:
     return (str(error).strip().partition("\n")[0] or type(error).__name__)[:300]
 
 
-def _flow_count(operation: DataFlow, inputs: Sequence[Hidden]) -> CallCount:
-    """Count an operation between layers; its weights need gradients."""
-    width, dtype = inputs[0].shape[-1], inputs[0].dtype
-    shape = WEIGHTS[type(operation)](width) if type(operation) in WEIGHTS else ()
-    weight = torch.empty(shape, dtype=dtype, device="meta", requires_grad=dtype.is_floating_point)
-
-    def run(*states: Tensor) -> Tensor:
-        return COMPUTED[type(operation)](states, weight)
-
-    return _counted(run, inputs, [weight], KINDS[type(operation)], fused=False)
-
-
-#: The shape of the weights of `mix` and `gate`, by the width d of the hidden state.
-WEIGHTS: dict[type, Callable[[int], tuple[int, ...]]] = {Mix: lambda d: (d, 2 * d), Gate: lambda d: (d,)}
-
-#: What each operation computes from the hidden states that it reads, h first, and its weight.
-COMPUTED: dict[type, Callable[[tuple[Tensor, ...], Tensor], Tensor]] = {
-    Add: lambda states, _: states[0] + states[1],
-    Mix: lambda states, weight: functional.linear(torch.cat(states, -1), weight),
-    Gate: lambda states, weight: states[0] + weight * states[1],
-    Mean: lambda states, _: functools.reduce(torch.add, states) / len(states),
-    Sum: lambda states, _: functools.reduce(torch.add, states),
-    StopGradient: lambda states, _: torch.detach(states[0]),
-    Exit: lambda states, _: states[0],
+#: What the operations without weights compute from the hidden states that they read, h first.
+COMPUTED: dict[type, Run] = {
+    Add: torch.add,
+    Mean: lambda *ends: functools.reduce(torch.add, ends) / len(ends),
+    Sum: lambda *ends: functools.reduce(torch.add, ends),
+    StopGradient: torch.detach,
+    Exit: lambda hidden: hidden,
 }

@@ -13,7 +13,7 @@ from depthgraph.route import Route
 COMPILED_PREFIX = "_orig_mod."
 
 #: The entries of `node.meta` that are stored: what this package put there.
-STORED_META = ("execution", "operation", "returns", "is_wrapped")
+STORED_META = ("execution", "operation", "conditions", "returns", "is_wrapped")
 
 
 class RoutedModule(fx.GraphModule):
@@ -60,13 +60,9 @@ class RoutedModule(fx.GraphModule):
         They get no gradient. `DistributedDataParallel` waits for one from every parameter that requires it, so
         freeze them (`requires_grad_(False)`) before wrapping, or ask it to find unused parameters.
         """
-        dropped = {layer - 1 for layer in self.route.dropped}
-        used = {
-            id(parameter)
-            for index, layer in enumerate(self.layers)
-            if index not in dropped
-            for parameter in layer.parameters()
-        }
+        dropped = tuple(f"layers.{layer - 1}." for layer in self.route.dropped)
+        every = self.named_parameters(remove_duplicate=False)
+        used = {id(parameter) for name, parameter in every if not name.startswith(dropped)}
         return tuple(name for name, parameter in self.named_parameters() if id(parameter) not in used)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """Adds up what the executions and operations of a route cost."""
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -8,11 +7,12 @@ from torch import nn
 
 from depthgraph.costs import Attention, Cost, Flops, PartCost
 from depthgraph.errors import CostError
-from depthgraph.flow import KINDS, State
+from depthgraph.flow import State
 from depthgraph.nn.count import CallCount, Hidden
 from depthgraph.nn.inputs import Constants
-from depthgraph.nn.meter import WEIGHTS, Meter
-from depthgraph.operations import Execution, Exit, Weighted
+from depthgraph.nn.meter import Meter
+from depthgraph.nn.weights import name_of, weighted
+from depthgraph.operations import Execution, Exit, Gate, Mix
 from depthgraph.route import Route, as_integer
 
 #: The bytes that an execution of a layer adds to a KV cache for a token: of any layer, or by a layer's number.
@@ -83,10 +83,10 @@ def tally(
         CompileError: as `cost` says.
     """
     steps = _trained(route, list(_steps(route, meter, batch, bound)))
-    own, unused = _parameters(route, modules)
-    weighted = [each for each in route.data_flow if isinstance(each, Weighted)]
-    weights = {(type(each), each.site): _weight_count(each, batch) for each in weighted}
-    every = [_count_of(modules[execution.layer - 1]) for execution in route.executions]
+    own, unused = _parameters(route, [*modules, *meter.weights.values()])
+    ran = [modules[each.layer - 1] for each in route.executions] + [
+        meter.weights[name_of(each)] for each in weighted(route)
+    ]
     sizes: dict[int, list[int | None]] = {}
     for step in steps:
         if step.layer is not None:
@@ -96,15 +96,15 @@ def tally(
         batch=batch.batch,
         length=batch.length,
         attention=batch.attention,
-        parameters=own + sum(weights.values()),
+        parameters=own,
         unused_parameters=unused,
-        unshared_parameters=sum(every) + sum(_weight_count(each, batch) for each in weighted),
+        unshared_parameters=sum(map(_count_of, ran)),
         forward=_added(step.cost.forward for step in steps),
         backward=_added(step.backward for step in steps),
         kv_bytes=_known_sum(size for visits in sizes.values() for size in visits),
         shared_kv_bytes=_known_sum(_largest(visits) for visits in sizes.values()),
         saved_bytes=_saved_bytes(steps, batch.hidden),
-        parts=tuple(_parts(steps, modules, meter, batch)),
+        parts=tuple(_parts(steps, modules, meter)),
     )
 
 
@@ -185,10 +185,6 @@ def _parameters(route: Route, modules: Sequence[nn.Module]) -> tuple[int, int]:
     return sum(sizes.values()), sum(size for key, size in sizes.items() if key not in used)
 
 
-def _weight_count(operation: Weighted, batch: Batch) -> int:
-    return math.prod(WEIGHTS[type(operation)](batch.hidden.shape[-1]))
-
-
 def _added(flops: Iterable[Flops]) -> Flops:
     return sum(flops, Flops())
 
@@ -203,17 +199,18 @@ def _largest(sizes: Sequence[int | None]) -> int | None:
     return None if None in sizes else max(size for size in sizes if size is not None)
 
 
-def _parts(steps: Sequence[Step], modules: Sequence[nn.Module], meter: Meter, batch: Batch) -> Iterator[PartCost]:
-    """Yield the layers that run, in order, and then the operations with weights."""
+def _parts(steps: Sequence[Step], modules: Sequence[nn.Module], meter: Meter) -> Iterator[PartCost]:
+    """Yield the layers that run, in order, and then the operations with weights, by site."""
     for layer in sorted({step.layer for step in steps if step.layer is not None}):
         runs = [step for step in steps if step.layer == layer]
         yield _part(meter.signatures[layer].title, layer, runs, _count_of(modules[layer - 1]))
-    for kind in WEIGHTS:
-        runs = [step for step in steps if isinstance(step.state.operation, kind)]
-        operations = [step.state.operation for step in runs if isinstance(step.state.operation, Weighted)]
-        sites = {operation.site: _weight_count(operation, batch) for operation in operations}
-        if runs:
-            yield _part(KINDS[kind], None, runs, sum(sites.values()))
+    for name, module in meter.weights.items():
+        runs = [
+            step
+            for step in steps
+            if isinstance(step.state.operation, Mix | Gate) and name_of(step.state.operation) == name
+        ]
+        yield _part(name, None, runs, _count_of(module))
 
 
 def _part(name: str, layer: int | None, runs: Sequence[Step], parameters: int) -> PartCost:
