@@ -7,6 +7,7 @@ import typer
 
 from depthgraph.cli.check import check
 from depthgraph.cli.draw import draw
+from depthgraph.cli.explore import explore
 from depthgraph.cli.export import export
 from depthgraph.cli.import_ import import_
 from depthgraph.cli.schemes import schemes
@@ -23,7 +24,7 @@ HELP = (
 )
 
 app = typer.Typer(help=HELP, no_args_is_help=True, add_completion=True, pretty_exceptions_enable=False)
-for command in (check, show, draw, schemes, train, export):
+for command in (check, show, draw, schemes, explore, train, export):
     app.command()(command)
 app.command("import")(import_)
 

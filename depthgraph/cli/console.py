@@ -19,6 +19,10 @@ USAGE = {
     "wrong-usage",
     "unknown-notation",
     "notation-option",
+    "invalid-space",
+    "invalid-pattern",
+    "space-too-large",
+    "empty-space",
 }
 #: Below this many columns a table is stacked.
 LEAST_TABLE = 80

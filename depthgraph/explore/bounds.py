@@ -112,7 +112,7 @@ def bounds_of(
     ends.append(None if dearest is None else dearest // min(paid))
     known = [end for end in ends if end is not None]
     if not known:
-        help = "give executions=(lo, hi); max_visits= or flops= bounds a space too"
+        help = "bound its executions, from the fewest to the most; max_visits or flops bounds a space too"
         raise ExploreError("invalid-space", "nothing says how long a route of this space may be", help=help)
     longest = min(known)
     if dearest is None:

@@ -1,6 +1,7 @@
 """Random numbers of any size, from the caller's own generator: nothing here draws from a global one."""
 
 import random
+from math import log10
 from typing import TYPE_CHECKING, Union
 
 if TYPE_CHECKING:
@@ -41,6 +42,21 @@ def below(generator: Generator, count: int) -> int:
         drawn = int.from_bytes(generator.bytes(-(-bits // 8)), "big") >> (-bits % 8)
         if drawn < count:
             return drawn
+
+
+def shown_count(count: int) -> str:
+    """Return a count as messages show it: whole, or with three digits where it is larger than anybody reads.
+
+    Examples:
+        >>> shown_count(12_345), shown_count(123 * 10**5000)
+        ('12,345', '1.23e5002')
+    """
+    if count < 10**15:
+        return f"{count:,}"
+    power = int(log10(count))
+    power += (count >= 10 ** (power + 1)) - (count < 10**power)  # the logarithm is rounded
+    digits = count // 10 ** (power - 2)
+    return f"{digits // 100}.{digits % 100:02d}e{power}"
 
 
 def distinct_below(generator: Generator, count: int, number: int) -> list[int]:

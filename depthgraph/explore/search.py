@@ -8,6 +8,7 @@ resumed from storage and compared.
 from typing import Any, Protocol
 
 from depthgraph.errors import ExploreError
+from depthgraph.explore.generators import shown_count
 from depthgraph.explore.parts import Ordered
 from depthgraph.explore.space import RouteSpace
 from depthgraph.route import Route
@@ -91,7 +92,7 @@ def _part(space: RouteSpace) -> Ordered | None:
 def _suggested(trial: Trial, space: RouteSpace, part: Ordered | None, prefix: str) -> Route:
     if part is None:
         if space.count() > MOST_NUMBERED:
-            message = f"{space.count():,} routes of several patterns are too many for one parameter"
+            message = f"{shown_count(space.count())} routes of several patterns are too many for one parameter"
             raise ExploreError("space-too-large", message, help="give the patterns one by one")
         return space.at(trial.suggest_int(f"{prefix}route", 0, space.count() - 1))
     bounds, longest = part.bounds, part.lengths[-1]

@@ -8,7 +8,7 @@ from typing import Any
 from depthgraph.errors import ExploreError
 from depthgraph.explore.bounds import Bounds, bounds_of
 from depthgraph.explore.edits import children_of, neighbours_of
-from depthgraph.explore.generators import Generator, below, distinct_below
+from depthgraph.explore.generators import Generator, below, distinct_below, shown_count
 from depthgraph.explore.parts import Listed, Ordered, Part
 from depthgraph.explore.patterns import ANY, ILR, read_pattern
 from depthgraph.route import Route
@@ -126,7 +126,7 @@ class RouteSpace:
             if rest < part.count:
                 return part.at(rest)
             rest -= part.count
-        raise IndexError(f"a space of {self.count():,} routes has none at {index:,}")
+        raise IndexError(f"a space of {shown_count(self.count())} routes has none at {index:,}")
 
     def index(self, route: Route) -> int:
         """Return where a route stands in `enumerate`; `at` takes it back.
@@ -218,7 +218,7 @@ class RouteSpace:
     def _some(self, number: int) -> int:
         count = self.count()
         if not 0 < number <= count:
-            message = f"{number:,} routes are drawn from a space that has {count:,}"
+            message = f"{number:,} routes are drawn from a space that has {shown_count(count)}"
             raise ExploreError("empty-space", message, help="give wider bounds, or draw fewer")
         return count
 
