@@ -138,6 +138,8 @@ def parse_yaml(text: str, name: str) -> Document:
     except (yaml.YAMLError, ValueError, OverflowError, TypeError, AttributeError) as error:
         reason = " ".join(str(error).split())
         raise ConfigError("invalid-yaml", f"{name} is not valid YAML: {reason}") from None
+    except LookupError:  # PyYAML looks into a value as its tag lets it expect one: `!!int`, `!!bool x`
+        raise ConfigError("invalid-yaml", f"{name} is not valid YAML: a value does not fit its tag") from None
     except RecursionError:
         raise ConfigError("invalid-yaml", f"{name} is nested too deep") from None
     return Document(name, text, data, root)

@@ -53,6 +53,8 @@ def test_a_spec_keeps_its_place_in_the_file(text, line, column):
             "a.yaml:2:1: error[invalid-yaml]: a second YAML document begins here\n   2 | --- 2\n     | ^\nhelp: put it",
         ),
         ("a: !!python/object:os.system 1", "a.yaml:1:4: error[invalid-yaml]"),
+        ("a: !!int", "error[invalid-yaml]: a.yaml is not valid YAML: a value does not fit its tag"),
+        ("a: !!bool x", "error[invalid-yaml]: a.yaml is not valid YAML: a value does not fit its tag"),
         ("a: 2020-99-99", "error[invalid-yaml]: a.yaml is not valid YAML"),
         ("a: \x00", "error[invalid-yaml]"),
         ("- " * 3000 + "1", "error[invalid-yaml]: a.yaml is nested too deep"),

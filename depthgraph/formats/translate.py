@@ -11,7 +11,7 @@ from depthgraph.formats.given import Given
 from depthgraph.formats.notation import Notation
 from depthgraph.formats.table import NOTATIONS
 from depthgraph.formats.values import Item, UnreadableError, from_object, read_literal
-from depthgraph.operations import Execution, Operation, StopGradient
+from depthgraph.operations import Execution, Operation, StopGradient, walk
 from depthgraph.parser import DEFAULT_LIMITS, Limits
 from depthgraph.route import Route, as_integer
 from depthgraph.source import Source, Span
@@ -95,7 +95,7 @@ def write(notation: str, route: Route, **options: object) -> object:
         raise FormatError("not-a-route", f"a {type(route).__name__} is given where a route is needed", help=help)
     asked = Asked(known, route, _options(known, options, "writes"))
     if not route.is_chain:
-        words = ", ".join(f"`{word}`" for word in dict.fromkeys(map(_word, route.operations)) if word)
+        words = ", ".join(f"`{word}`" for word in dict.fromkeys(map(_word, walk(route.operations))) if word)
         help = "no notation of another project has data flow: each is an order of layers alone"
         raise asked.unsayable(f"it has {words}", help)
     return known.write(asked)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import yaml
 
 #: No value of a notation is nested deeper, or has more parts; aliases in YAML could make both.
-DEEPEST, MOST_ITEMS = 12, 1_000_000
+DEEPEST, MOST_ITEMS = 12, 250_000
 
 INTEGER = re.compile(r"[+-]?(0|[1-9][0-9]{0,8})")
 INTEGER_TAG = "tag:yaml.org,2002:int"
