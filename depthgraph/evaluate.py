@@ -178,7 +178,7 @@ class Evaluation:
     def _free_register(self, register: str) -> str:
         if register not in self._renamed:
             others = (f"{register}{number}" for number in itertools.count(2))
-            name = next(name for name in (register, *others) if name not in self._taken)
+            name = next(name for name in itertools.chain([register], others) if name not in self._taken)
             self._renamed[register] = name
             self._taken.add(name)
         return self._renamed[register]
