@@ -12,7 +12,7 @@ from itertools import groupby
 
 from depthgraph.draw.dot import attributes, quoted
 from depthgraph.draw.geometry import number
-from depthgraph.draw.palette import BAND, FAINT, GRID, INK, LINE, LOOP, PAPER
+from depthgraph.draw.palette import BAND, FAINT, FLOW, GRID, INK, LINE, LOOP, PAPER
 
 #: role → its colour on light and on dark paper.
 ROLES: Mapping[str, tuple[str, str]] = {
@@ -23,7 +23,12 @@ ROLES: Mapping[str, tuple[str, str]] = {
     "grid": (GRID, "#21262d"),
     "band": (BAND, "#1b1a2b"),
     "loop": (LOOP, "#b794f6"),
+    "flow": (FLOW, "#5fd3bc"),
 }
+#: roles that only some pictures have.
+RARE = frozenset({"flow"})
+#: the dashes of a line, in points.
+DASHES = "4 3"
 #: bytes of a string in DOT; Graphviz reads 16,384.
 LONGEST_STRING = 15_000
 #: anchor → SVG's word and xdot's number for it.
@@ -52,6 +57,7 @@ class Line:
     points: tuple[tuple[float, float], ...]
     colour: str
     width: float = 1.0
+    dashed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +93,7 @@ def svg(scene: Scene) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" class="depthgraph" role="img" width="{width}" '
         f'height="{height}" viewBox="0 0 {width} {height}" style="max-width:100%;height:auto">',
         f"<title>{escape(scene.title)}</title>",
-        f"<style>{_style()}</style>",
+        f"<style>{_style(RARE.difference(shape.colour for shape in scene.shapes))}</style>",
         f'<rect class="dg-paper" width="{width}" height="{height}" rx="6"/>',
         *(part for kind, shapes in groupby(scene.shapes, type) for part in _SVG[kind](shapes)),
         "</svg>\n",
@@ -95,12 +101,13 @@ def svg(scene: Scene) -> str:
     return "\n".join(parts)
 
 
-def _style() -> str:
+def _style(unused: frozenset[str]) -> str:
     """Both themes; classes start with dg-, for a notebook puts this into the page around it."""
+    roles = {role: colours for role, colours in ROLES.items() if role not in unused}
 
     def rules(theme: int) -> str:
-        fills = (f".depthgraph .dg-{role}{{fill:{colours[theme]}}}" for role, colours in ROLES.items())
-        strokes = (f".depthgraph .dg-s-{role}{{stroke:{colours[theme]}}}" for role, colours in ROLES.items())
+        fills = (f".depthgraph .dg-{role}{{fill:{colours[theme]}}}" for role, colours in roles.items())
+        strokes = (f".depthgraph .dg-s-{role}{{stroke:{colours[theme]}}}" for role, colours in roles.items())
         return "".join((*fills, *strokes))
 
     return f"{rules(0)}@media(prefers-color-scheme:dark){{{rules(1)}}}"
@@ -129,6 +136,7 @@ def _svg_lines(lines: Iterable[Line]) -> Iterator[str]:
     for line in lines:
         points = " ".join(f"{number(x)},{number(y)}" for x, y in line.points)
         style = f'fill="none" stroke-width="{number(line.width)}"'
+        style += f' stroke-dasharray="{DASHES}"' if line.dashed else ""
         yield f'<polyline class="dg-s-{line.colour}" {style} points="{points}"/>'
 
 
@@ -194,7 +202,8 @@ def _xdot_rects(rects: Iterable[Rect], height: float) -> Iterator[str]:
 def _xdot_lines(lines: Iterable[Line], height: float) -> Iterator[str]:
     for line in lines:
         style = f"setlinewidth({number(line.width)})"
-        yield f"S {len(style)} -{style} c 7 -{_light(line.colour)} L {_xdot_points(line.points, height)} "
+        drawn = f"S {len(style)} -{style} c 7 -{_light(line.colour)} L {_xdot_points(line.points, height)} "
+        yield f"S 6 -dashed {drawn}S 5 -solid " if line.dashed else drawn
 
 
 def _xdot_texts(texts: Iterable[Text], height: float) -> Iterator[str]:

@@ -1,14 +1,19 @@
-"""The staircase view: the execution's position across, its layer up."""
+"""The staircase view: the execution's position across, its layer up.
 
-from collections.abc import Iterable, Iterator
+A route with data flow has a column for every state that is computed, and rows for data flow below the layers.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from depthgraph.draw import scene
 from depthgraph.draw.labels import Names, clipped, labels, text_width
 from depthgraph.draw.palette import INK, fill
+from depthgraph.draw.rows import legend, legend_width, rows, rows_height
 from depthgraph.draw.scene import Line, Rect, Scene, Text
 from depthgraph.draw.structure import Item, Loop, LoopSpan, ends, loop_spans, tree
-from depthgraph.draw.summary import facts
+from depthgraph.draw.summary import facts, refuse_large
+from depthgraph.draw.tracks import Score, score_of
 from depthgraph.route import Route
 
 #: points: the room for all cells, and the largest cell.
@@ -18,6 +23,9 @@ TEXT_HEIGHT = 12.0
 #: from one level of brackets to the next, and all above and below the cells but the brackets.
 LEVEL, ABOVE, BELOW, MARGIN = 18.0, 48.0, 38.0, 14.0
 LONGEST_NAME = 28
+#: a route with data flow has a long text: the picture is as wide as it, up to this.
+WIDE_ENOUGH = 480.0
+INSTEAD = 'draw it with view="folded"'
 #: a bracket that is narrower would be a dot.
 LEAST_BRACKET = 2.0
 #: distances of numbers on an axis.
@@ -26,18 +34,26 @@ STEPS = tuple(digit * 10**power for power in range(6) for digit in (1, 5) if dig
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Where the cells are: the corner above the first position's highest layer, a cell's size, N and E."""
+    """Where the cells are: the corner above the first column's highest layer, a cell's size, N, and the columns.
+
+    Attributes:
+        score: the columns, and the rows below the layers.
+    """
 
     left: float
     top: float
     cell: float
     row: float
     depth: int
-    length: int
+    score: Score
 
-    def x(self, position: float) -> float:
-        """Return where the column of a position begins."""
-        return self.left + (position - 1) * self.cell
+    def x(self, column: float) -> float:
+        """Return where a column begins."""
+        return self.left + (column - self.score.first) * self.cell
+
+    def x_at(self, position: int, share: float) -> float:
+        """Return where an execution's column is, or a share of its width further right."""
+        return self.x(self.score.executed[position - 1] + share)
 
     def y(self, layer: float) -> float:
         """Return the upper end of a layer's row."""
@@ -46,7 +62,7 @@ class Frame:
     @property
     def right(self) -> float:
         """Where the last column ends."""
-        return self.x(self.length + 1)
+        return self.x(self.score.last + 1)
 
     @property
     def layers(self) -> Iterable[int]:
@@ -56,12 +72,18 @@ class Frame:
     @property
     def positions(self) -> Iterable[int]:
         """The positions that the axis names."""
-        return ticks(self.length, self.cell, text_width(str(self.length), 10) + 8)
+        count = len(self.score.executed)
+        return ticks(count, self.cell, text_width(str(count), 10) + 8)
 
     @property
     def bottom(self) -> float:
         """Where the first layer's row ends."""
         return self.y(0)
+
+    @property
+    def floor(self) -> float:
+        """Where the last row below the layers ends."""
+        return self.bottom + rows_height(self.score)
 
 
 def staircase_svg(route: Route, names: Names | None = None) -> str:
@@ -80,9 +102,13 @@ def staircase(route: Route, names: Names | None = None) -> Scene:
     shown = [clipped(name, LONGEST_NAME) for name in labels(route, names)]
     loops = loop_spans(items)
     levels = 1 + max((loop.level for loop in loops), default=-1)
-    frame = _frame(route, shown, levels)
+    score = score_of(route, items)
+    refuse_large(len(score.tracks), "rows of data flow", "staircase", INSTEAD)
+    frame = _frame(route, shown, levels, score)
     title = facts(route)
-    width = max(frame.right, MARGIN + text_width(title, 10)) + MARGIN
+    width = max(frame.right, MARGIN + text_width(title, 10), frame.left + legend_width(score)) + MARGIN
+    if not route.is_chain:
+        width = max(width, min(WIDE_ENOUGH, 6.7 * len(route.text) + 2 * MARGIN))
     spec = clipped(route.text, max(24, int((width - 2 * MARGIN) / 6.7)))
     heading = (
         Text(MARGIN, 22, spec, size=11, colour="ink", font="mono"),
@@ -96,24 +122,27 @@ def staircase(route: Route, names: Names | None = None) -> Scene:
         *_cells(route, frame),
         *_numbers(route, frame),
         *_brackets(loops, frame),
+        *rows(score, frame.x, frame.left, frame.bottom),
+        *legend(score, frame.left, frame.floor + 32),
     )
-    return Scene(width, frame.bottom + BELOW, f"{clipped(route.text, 200)}: {title}", shapes)
+    return Scene(width, frame.floor + BELOW, f"{clipped(route.text, 200)}: {title}", shapes)
 
 
-def _frame(route: Route, shown: list[str], levels: int) -> Frame:
-    depth, length = route.parameter_depth, route.execution_depth
-    cell = min(LARGEST, ROOM_ACROSS / length)
+def _frame(route: Route, shown: list[str], levels: int, score: Score) -> Frame:
+    depth = route.parameter_depth
+    cell = min(LARGEST, ROOM_ACROSS / score.length)
     # no higher than wide cells allow: steps of a stair, not stripes
     row = min(LARGEST, ROOM_UP / depth, max(1.6 * cell, TEXT_HEIGHT))
-    left = MARGIN + max(text_width(name, 10) for name in shown) + 8
-    return Frame(left, ABOVE + LEVEL * levels + 8, cell, row, depth, length)
+    named = (*shown, *(track.label for track in score.tracks))
+    left = MARGIN + max(text_width(name, 10) for name in named) + 8
+    return Frame(left, ABOVE + LEVEL * levels + 8, cell, row, depth, score)
 
 
 def _cells(route: Route, frame: Frame) -> Iterator[Rect]:
     across, up = (max(1.0, size - min(1.5, size * 0.12)) for size in (frame.cell, frame.row))
     for e in route.executions:
         colour = fill(e.layer, frame.depth)
-        yield Rect(frame.x(e.position), frame.y(e.layer), across, up, colour)
+        yield Rect(frame.x_at(e.position, 0), frame.y(e.layer), across, up, colour)
 
 
 def _numbers(route: Route, frame: Frame) -> Iterator[Text]:
@@ -122,7 +151,7 @@ def _numbers(route: Route, frame: Frame) -> Iterator[Text]:
     if frame.cell < text_width(str(frame.depth), size) + 4 or frame.row < TEXT_HEIGHT:
         return
     for e in route.executions:
-        x, y = frame.x(e.position + 0.47), frame.y(e.layer - 0.47) + size * 0.36
+        x, y = frame.x_at(e.position, 0.47), frame.y(e.layer - 0.47) + size * 0.36
         yield Text(x, y, str(e.layer), "middle", size, INK)
 
 
@@ -135,7 +164,7 @@ def _bands(items: tuple[Item, ...], frame: Frame) -> Iterator[Rect]:
             first, last = ends(body)
             left, right = frame.x(first), frame.x(last + 1)
             if right - left >= 3:
-                yield Rect(left - 1, frame.top - 4, right - left, frame.bottom - frame.top + 8, "band")
+                yield Rect(left - 1, frame.top - 4, right - left, frame.floor - frame.top + 8, "band")
 
 
 def _brackets(loops: tuple[LoopSpan, ...], frame: Frame) -> Iterator[Line | Text]:
@@ -157,8 +186,8 @@ def _grid(route: Route, frame: Frame) -> Iterator[Line]:
         y = frame.y(layer - 0.5)
         yield Line(((frame.left - 3, y), (frame.right, y)), "grid")
     for position in frame.positions:
-        x = frame.x(position + 0.47)
-        yield Line(((x, frame.bottom + 4), (x, frame.bottom + 8)), "faint")
+        x = frame.x_at(position, 0.47)
+        yield Line(((x, frame.floor + 4), (x, frame.floor + 8)), "faint")
 
 
 def _axes(route: Route, shown: list[str], frame: Frame) -> Iterator[Text]:
@@ -169,11 +198,11 @@ def _axes(route: Route, shown: list[str], frame: Frame) -> Iterator[Text]:
         if layer in dropped:
             yield Text(frame.left + 2, frame.y(layer - 0.5) + 3, "dropped", size=9, colour="faint")
     for position in frame.positions:
-        yield Text(frame.x(position + 0.47), frame.bottom + 19, str(position), "middle", 10)
-    yield Text(frame.left, frame.bottom + 32, "execution", size=9, colour="faint")
+        yield Text(frame.x_at(position, 0.47), frame.floor + 19, str(position), "middle", 10)
+    yield Text(frame.left, frame.floor + 32, "execution", size=9, colour="faint")
 
 
-def ticks(count: int, size: float, needed: float) -> Iterable[int]:
+def ticks(count: int, size: float, needed: float) -> Sequence[int]:
     """Return which of the numbers 1 … count are written on an axis.
 
     Args:
