@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from depthgraph.repeats import Repeat, repeats
-from depthgraph.symbols import CONSTANT, FLOW, JOINS, Symbols, branches_at, inside
+from depthgraph.symbols import BAR, CLOSE, CONSTANT, FLOW, JOINS, Branches, Symbols, joins
 from depthgraph.syntax import Arithmetic, Expression, Integer, Name
 
 #: A character, in thousandths so that the number of elements breaks ties.
@@ -96,6 +96,7 @@ class Index:
         return index + len(f"+{rest}") if rest else index
 
 
+Joins = Mapping[int, tuple[Branches, int]]
 Cut = tuple[int, tuple[Piece, ...]]
 Choice = tuple[int, Repeat | None]  # where an element ends, and the repeat that it is, if it has a body to be cut
 
@@ -122,14 +123,18 @@ class Cutter:
         return known
 
     def _cut(self, x: Symbols, index: Index | None) -> Cut:
-        """Find from the end, for each place, the element with which all that follows weighs least."""
-        plain, offers, hidden = _Plain(x, index, self._lengths), repeats(x, index is None), inside(x)
+        """Find from the end, for each place, the element with which all that follows weighs least.
+
+        What follows ends with the branch in which the place is.
+        """
+        plain, offers, joined = _Plain(x, index, self._lengths), repeats(x, index is None), joins(x)
         weights = plain.weights
         choices: list[Choice] = [(0, None)] * len(x)
         for place in range(len(x) - 1, -1, -1):
-            if hidden[place]:
+            symbol = x[place]
+            if symbol in (BAR, CLOSE):
                 continue
-            best, end = self._join(x, place, index, weights) if x[place] in JOINS else plain.best(place)
+            best, end = _join(symbol, *joined[place], weights) if symbol in JOINS else plain.best(place)
             choice: Choice = end, None
             for repeat in offers.get(place, ()):
                 for times in (repeat.times, repeat.times - 1):
@@ -139,14 +144,7 @@ class Cutter:
                         if weight < best:
                             best, choice = weight, (end, repeat)
             weights[place], choices[place] = best, choice
-        return weights[0], tuple(self._pieces(x, choices, index))
-
-    def _join(self, x: Symbols, place: int, index: Index | None, weights: list[int]) -> tuple[int, int]:
-        """Return what weighs least from a join on, and where the join ends."""
-        branches, end = branches_at(x, place)
-        inner = sum(self.cut(x[start:stop], index)[0] for start, stop in branches)
-        frame = len(JOINS[x[place]]) + len("()") + len("| ") * (len(branches) - 1)
-        return inner + frame * CHARACTER + 1 + weights[end], end
+        return weights[0], tuple(self._pieces(x, choices, joined, index, 0, len(x)))
 
     def _weight(self, x: Symbols, place: int, repeat: Repeat, times: int, index: Index | None) -> int:
         """Return what so many copies weigh."""
@@ -174,22 +172,30 @@ class Cutter:
         )
         return start, *self.cut(body, Index(repeat.shift, start - less))
 
-    def _pieces(self, x: Symbols, choices: list[Choice], index: Index | None) -> Iterator[Piece]:
-        place = 0
-        while place < len(x):
+    def _pieces(
+        self, x: Symbols, choices: list[Choice], joined: Joins, index: Index | None, place: int, stop: int
+    ) -> Iterator[Piece]:
+        """Yield the pieces of x from a place to another one."""
+        while place < stop:
             end, repeat = choices[place]
             if repeat:
                 start, _, body = self._body(x, place, repeat, index)
                 moved = tuple(piece.moved(start) for piece in body) if repeat.shift == 1 else body
                 yield Piece(x[place], moved, repeat.shift, (end - place) // repeat.period, start)
-            elif x[place] in JOINS:
-                branches, _ = branches_at(x, place)
-                yield Piece(x[place], branches=tuple(self.cut(x[start:stop], index)[1] for start, stop in branches))
+            elif place in joined:
+                inner = (tuple(self._pieces(x, choices, joined, index, *branch)) for branch in joined[place][0])
+                yield Piece(x[place], branches=tuple(inner))
             elif end > place + 1 and x[place + 1] == x[place]:
                 yield Piece(x[place], (Piece(x[place]),), 0, end - place)
             else:
                 yield Piece(x[place], (), 1, end - place)
             place = end
+
+
+def _join(opening: int, branches: Branches, end: int, weights: list[int]) -> tuple[int, int]:
+    """Return what all weighs from a join on, and where the join ends."""
+    frame = len(JOINS[opening]) + len("()") + len("| ") * (len(branches) - 1)
+    return frame * CHARACTER + 1 + sum(weights[start] for start, _ in branches) + weights[end], end
 
 
 class _Plain:
@@ -200,11 +206,14 @@ class _Plain:
     """
 
     def __init__(self, x: Symbols, index: Index | None, lengths: Mapping[int, int]) -> None:
-        layers = {symbol for symbol in x if symbol < FLOW}
-        known = {layer: CHARACTER * (index.characters(layer) if index else len(str(layer))) for layer in layers}
-        known |= {symbol: CHARACTER * length for symbol, length in lengths.items()}
+        def characters(symbol: int) -> int:
+            if symbol >= FLOW:
+                return lengths.get(symbol, 0)
+            return index.characters(symbol) if index else len(str(symbol))
+
+        known = {symbol: CHARACTER * characters(symbol) for symbol in set(x)}
         self.weights = [0] * (len(x) + 1)
-        self._x, self._numbers = x, [known.get(symbol, 0) for symbol in x]
+        self._x, self._numbers = x, [known[symbol] for symbol in x]
         self._count = COUNT + (CHARACTER if index else 0)  # `i x2` has a blank
         self._ascent_ends = list(range(1, len(x) + 1))
         self._run_ends = list(range(1, len(x) + 1))

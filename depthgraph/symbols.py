@@ -6,6 +6,7 @@ stretch of equal numbers, branches and all, and one that runs on shifted layers 
 with weights are one symbol only where they share them, so no loop ever folds two sets of weights into one.
 """
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import assert_never
 
@@ -27,7 +28,7 @@ from depthgraph.operations import (
 CONSTANT = 1 << 30
 
 #: The distance of two symbols of data flow; these four are brackets.
-FLOW = 1 << 40
+FLOW = 1 << 34
 MEAN, SUM, BAR, CLOSE = FLOW, 2 * FLOW, 3 * FLOW, 4 * FLOW
 
 #: What opens a join → its word.
@@ -92,28 +93,34 @@ class Alphabet:
         return symbol
 
 
-def inside(x: Sequence[int]) -> bytearray:
-    """Say of each place in x, and of its end, whether it stands inside a join, where no element of x begins."""
-    flags, depth = bytearray(len(x) + 1), 0
+def levels(x: Sequence[int]) -> bytes:
+    """Return how deep each symbol stands in joins: twice their number, and one more for the `|` and `)` of a join.
+
+    So a stretch holds whole elements of one sequence when it begins and ends at its lowest level, and that is even.
+    """
+    found, level = bytearray(len(x)), 0
     for place, symbol in enumerate(x):
-        flags[place] = depth > 0
-        depth += (symbol in JOINS) - (symbol == CLOSE)
-    return flags
-
-
-def branches_at(x: Sequence[int], place: int) -> tuple[list[tuple[int, int]], int]:
-    """Return the begins and ends of the branches of the join that opens at a place, and the place behind it."""
-    branches: list[tuple[int, int]] = []
-    start, depth = place + 1, 0
-    for at in range(place + 1, len(x)):
-        symbol = x[at]
-        if depth == 0 and symbol in (BAR, CLOSE):
-            branches.append((start, at))
-            start = at + 1
+        if symbol == CLOSE:
+            level -= 2
+        found[place] = level + (symbol in (BAR, CLOSE)) - 2 * (symbol == BAR)
         if symbol in JOINS:
-            depth += 1
-        elif symbol == CLOSE:
-            if depth == 0:
-                return branches, at + 1
-            depth -= 1
-    raise AssertionError("a join that has no end")
+            level += 2
+    return bytes(found)
+
+
+Branches = list[tuple[int, int]]
+
+
+def joins(x: Sequence[int]) -> dict[int, tuple[Branches, int]]:
+    """Return, for the place at which each join opens, where its branches begin and end, and the place behind it."""
+    found: dict[int, tuple[Branches, int]] = {}
+    around: list[tuple[int, list[int]]] = []
+    for place, symbol in enumerate(x):
+        if symbol in JOINS:
+            around.append((place, [place]))
+        elif symbol in (BAR, CLOSE):
+            around[-1][1].append(place)
+            if symbol == CLOSE:
+                opening, ends = around.pop()
+                found[opening] = [(start + 1, end) for start, end in itertools.pairwise(ends)], place + 1
+    return found

@@ -15,8 +15,9 @@ from omegaconf import OmegaConf
 from ruamel.yaml import YAML
 
 import depthgraph as dg
-from depthgraph.repeats import SHORT, repeats
+from depthgraph.repeats import repeats
 from depthgraph.route import Route
+from depthgraph.stretches import SHORT
 
 from strategies import routes
 
