@@ -37,6 +37,7 @@ from depthgraph.graph import build_graph, renumbered
 from depthgraph.operations import Execution, Iteration
 from depthgraph.parser import Limits, parse
 from depthgraph.route import Route
+from depthgraph.schemes import catalogue
 from depthgraph.schemes import library as schemes
 from depthgraph.source import Source, Span
 from depthgraph.syntax import RouteSpec
@@ -77,6 +78,7 @@ __all__ = [
     "Span",
     "SpecError",
     "capture",
+    "catalogue",
     "compile",
     "cost",
     "diff",

@@ -1,4 +1,4 @@
-"""The scheme library, `grammars/schemes.route`, read through the parser of the language."""
+"""The scheme library and the published routes: `grammars/schemes.route` and `grammars/catalogue.route`."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -40,6 +40,27 @@ class Scheme:
         return self.definition.signature
 
 
+@dataclass(frozen=True, slots=True)
+class Published:
+    """One route of the catalogue, `grammars/catalogue.route`.
+
+    Attributes:
+        title: its name.
+        text: the spec; it has no free names.
+        parameter_depth: N, as the source has it.
+        execution_depth: E.
+        origin: the paper or project that it comes from.
+        note: what of the original is not a matter of the route; empty where there is nothing to say.
+    """
+
+    title: str
+    text: str
+    parameter_depth: int
+    execution_depth: int
+    origin: str
+    note: str
+
+
 @cache
 def library() -> Mapping[str, Scheme]:
     """Return the scheme library by name, in the order of its file.
@@ -48,33 +69,59 @@ def library() -> Mapping[str, Scheme]:
         >>> library()["lft"].signature
         'lft(n)'
     """
-    text = (files("depthgraph.grammars") / "schemes.route").read_text(encoding="utf-8")
-    return MappingProxyType({scheme.definition.name: scheme for scheme in _read(text)})
+    return MappingProxyType({each.definition.name: each for each in map(_scheme, _entries("schemes.route"))})
 
 
-def _read(text: str) -> Iterator[Scheme]:
+@cache
+def catalogue() -> tuple[Published, ...]:
+    """Return the published routes, in the order of their file.
+
+    Examples:
+        >>> [each.text for each in catalogue() if each.title == "Huginn"]
+        ['huginn(2,4,2,32)']
+    """
+    return tuple(map(_published, _entries("catalogue.route")))
+
+
+#: A line of a file, and the comment above it: its facts, and the rest of it as one text.
+Entry = tuple[Source, dict[str, str], str]
+
+FACTS = ("N", "E", "Source", "Example", "Note")
+
+
+def _entries(name: str) -> Iterator[Entry]:
+    """Read the lines of a file with the comment above each."""
+    text = (files("depthgraph.grammars") / name).read_text(encoding="utf-8")
     comments: list[str] = []
     start = 0
     for line in text.splitlines(keepends=True):
         if line.startswith("#"):
             comments.append(line[1:].strip())
-        elif line.strip():
-            offsets = range(start, start + len(line) + 1)
-            source = Source(line.rstrip("\n"), "schemes.route", text, offsets)
-            yield _scheme(parse_definition(source), line.strip(), comments)
-            comments = []
         else:
+            if line.strip():
+                yield Source(line.rstrip("\n"), name, text, range(start, start + len(line) + 1)), *_facts(comments)
             comments = []
         start += len(line)
 
 
-def _scheme(definition: Definition, text: str, comments: list[str]) -> Scheme:
-    facts = {"E": "", "Source": "", "Example": ""}
-    summary = []
+def _facts(comments: list[str]) -> tuple[dict[str, str], str]:
+    facts: dict[str, str] = dict.fromkeys(FACTS, "")
+    rest = []
     for line in comments:
         key, _, value = line.partition(": ")
         if key in facts:
             facts[key] = value
         else:
-            summary.append(line)
-    return Scheme(definition, text, " ".join(summary), facts["E"], facts["Source"], facts["Example"])
+            rest.append(line)
+    return facts, " ".join(rest)
+
+
+def _scheme(entry: Entry) -> Scheme:
+    source, facts, summary = entry
+    definition = parse_definition(source)
+    return Scheme(definition, source.text.strip(), summary, facts["E"], facts["Source"], facts["Example"])
+
+
+def _published(entry: Entry) -> Published:
+    source, facts, title = entry
+    return Published(title, source.text.strip(), int(facts["N"]), int(facts["E"]), facts["Source"], facts["Note"])

@@ -15,7 +15,15 @@ FORMULAS = {
     "middle_sequence": lambda n, k: 2 + (n - 2) * k if n >= 2 else 1,
     "looped": lambda p, c, q, r: p + c * r + q,
     "self_merge": lambda n, i, j: j + n - i + 1,
+    "injected": lambda n, k: n * k,
+    "ouro": lambda n, k: n * k,
+    "huginn": lambda p, c, q, r: p + c * r + q,
+    "restarted": lambda p, c, q, r: p + c * r + q,
+    "hrm": lambda low, high, m, k: (low * m + high) * k,
+    "trm": lambda n, m, k: n * (m + 1) * k,
 }
+#: Schemes whose last parameter, a count, is at least 2.
+FROM_TWO = {"injected", "restarted"}
 ARGUMENTS = {
     1: [(1,), (2,), (3,), (12,)],
     2: [(1, 1), (1, 3), (2, 2), (3, 1), (12, 3)],
@@ -50,6 +58,8 @@ def test_every_scheme_has_a_formula_here():
 def test_the_execution_count_is_that_of_the_formula(name):
     scheme = dg.schemes()[name]
     for arguments in ARGUMENTS[len(scheme.definition.parameters)]:
+        if (name in FROM_TWO and arguments[-1] == 1) or FORMULAS[name](*arguments) > 50_000:
+            continue
         route = dg.route(f"{name}({','.join(map(str, arguments))})")
         assert route.execution_depth == FORMULAS[name](*arguments), arguments
 
