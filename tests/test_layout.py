@@ -63,7 +63,7 @@ HEAVY = {"torch", "transformers", "tokenizers", "safetensors", "networkx", "grap
 def _loaded(code):
     script = f"import sys\n{code}\nprint(*sys.modules)"
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    return set(run.stdout.split())
+    return set(run.stdout.splitlines()[-1].split())
 
 
 def test_importing_the_package_loads_nothing_heavy():
