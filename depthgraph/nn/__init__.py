@@ -18,8 +18,24 @@ except ModuleNotFoundError as _error:
 
 from depthgraph.nn.capture import capture
 from depthgraph.nn.compile import compile
+from depthgraph.nn.conditioning import Lora, Norm, Scale, StepEmbedding
+from depthgraph.nn.conditioning_build import Conditioning
 from depthgraph.nn.cost import cost
 from depthgraph.nn.decoder import Decoder
 from depthgraph.nn.module import RoutedModule
+from depthgraph.nn.unshare import merge, unshare
 
-__all__ = ["Decoder", "RoutedModule", "capture", "compile", "cost"]
+__all__ = [
+    "Conditioning",
+    "Decoder",
+    "Lora",
+    "Norm",
+    "RoutedModule",
+    "Scale",
+    "StepEmbedding",
+    "capture",
+    "compile",
+    "cost",
+    "merge",
+    "unshare",
+]

@@ -32,7 +32,8 @@ def capture(model: nn.Module, executions: Iterable[Key | Execution] | None = Non
 
     Args:
         model: a compiled route, or any module that contains one.
-        executions: which ones, as (layer, visit) or as the route's executions; None for all.
+        executions: which ones, as (layer, visit) or as the route's executions; None for all. What conditioning adds
+            to an execution is part of it.
 
     Yields:
         (layer, visit) → the hidden state after that execution, of the shape that the layer returns.
@@ -95,7 +96,7 @@ def _calls(routed: RoutedModule) -> tuple[_Call, ...]:
         _Call(
             node.name,
             routed.get_submodule(str(node.target)),
-            node.meta.get("execution"),
+            node.meta.get("execution", node.meta.get("conditions")),
             node.meta.get("returns", "auto"),
         )
         for node in routed.graph.nodes
@@ -113,14 +114,14 @@ def _wanted(routed: RoutedModule, executions: Iterable[Key | Execution] | None) 
             f"executions are given one by one; found {executions!r}",
             help="give a list of (layer, visit), [(1, 2)], or of the route's executions",
         )
-    wanted = [(one, _key(one)) for one in executions]
+    wanted = [(one, key_of(one)) for one in executions]
     for one, key in wanted:
         if key not in known:
             raise CompileError("unknown-execution", f"no execution is {one!r}", help=_visits(key, known))
     return frozenset(key for _, key in wanted if key is not None)
 
 
-def _key(one: Any) -> Key | None:
+def key_of(one: Any) -> Key | None:
     """Return (layer, visit) of an execution or of a pair of integers; None for anything else."""
     if isinstance(one, Execution):
         return one.layer, one.visit

@@ -7,6 +7,8 @@ from torch import Tensor, nn
 
 from depthgraph.errors import CompileError
 from depthgraph.nn.checks import check_layers, check_shapes
+from depthgraph.nn.conditioning import Option
+from depthgraph.nn.conditioning_build import Conditioning, condition
 from depthgraph.nn.inputs import Constants, bind_constants, choose_inputs
 from depthgraph.nn.module import RoutedModule
 from depthgraph.nn.runtime import device_of
@@ -30,6 +32,7 @@ def compile(
     returns: Returns = "auto",
     width: int | None = None,
     weights: Mapping[str, nn.Module] | None = None,
+    conditioning: Conditioning | Iterable[Option] | None = None,
     allow_shared: bool = False,
     example: Tensor | None = None,
 ) -> RoutedModule:
@@ -59,16 +62,19 @@ def compile(
         returns: whether layers return the hidden state (`tensor`) or a tuple that starts with it (`tuple`).
             `auto` reads their annotations, and looks at run time where these say nothing. An annotation is
             believed even where a hook changes what comes out: say `tuple` for hooks that make tuples.
-        width: d, the last dimension of the hidden state; new weights of `mix` and `gate` need it, unless `example`
-            says it.
+        width: d, the last dimension of the hidden state; new weights of `mix` and `gate` and step embeddings need it,
+            unless `example` says it.
         weights: existing modules for `mix` and `gate`, under their names in this module: `{"mix_1": adapter}`. Each is
             called with h and the register.
+        conditioning: what single executions have of their own: `StepEmbedding`, `Norm`, `Scale`, `Lora` of
+            `depthgraph.nn`; or a `Conditioning`, which several routes over the same layers share.
         allow_shared: whether one module object may be several layers.
         example: a hidden state (of the meta device, if you like) to check the layers' shapes with.
 
     Raises:
         CompileError: `not-a-route`, `bad-layers`, `layer-count`, `shared-layer`, `layer-inputs`,
-            `bad-constant`, `layer-shape`, `layer-output`, `unknown-width` or `unknown-weights`.
+            `bad-constant`, `layer-shape`, `layer-output`, `unknown-width` or `unknown-weights`; of conditioning those
+            that `Conditioning.bind` names.
         GraphError: the networkx graph breaks rules.
 
     Examples:
@@ -94,8 +100,9 @@ def compile(
     width = example.shape[-1] if width is None and example is not None and example.ndim else width
     own = weights_of(route, running.values(), width, weights)
     moves = len({device_of(module) for module in (*running.values(), *own.values())} - {None}) > 1
-    graph = Writer(signatures, chosen, returns, moves).write(route, constants)
-    return RoutedModule.build(route, nn.ModuleList(modules), graph, own)
+    conditioned = condition(route, running, conditioning, width)
+    graph = Writer(signatures, chosen, returns, moves, conditioned.calls).write(route, constants)
+    return RoutedModule.build(route, nn.ModuleList(modules), graph, {**own, **conditioned.modules})
 
 
 def _as_route(route: "Route | nx.DiGraph[Any]") -> Route:

@@ -1,12 +1,13 @@
 """The module that a route compiles to, and how it is copied and stored."""
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
 from torch import fx, nn
 
+from depthgraph.nn.conditioning_parts import OwnExecution
 from depthgraph.route import Route
 
 #: What `torch.compile(module)` puts before the names of a module's tensors.
@@ -55,15 +56,24 @@ class RoutedModule(fx.GraphModule):
 
     @property
     def unused_parameters(self) -> tuple[str, ...]:
-        """Names of the parameters that no execution reads: those of the dropped layers alone.
+        """Names of the parameters that the graph gives no gradient.
 
-        They get no gradient. `DistributedDataParallel` waits for one from every parameter that requires it, so
-        freeze them (`requires_grad_(False)`) before wrapping, or ask it to find unused parameters.
+        They are those of the dropped layers, and of conditioning: a frozen base, norms that every visit has copies
+        of, and what belongs to visits of other routes. `DistributedDataParallel` waits for a gradient from every
+        parameter that requires it, so freeze them (`requires_grad_(False)`) before wrapping, or ask it to find unused
+        parameters.
         """
-        dropped = tuple(f"layers.{layer - 1}." for layer in self.route.dropped)
-        every = self.named_parameters(remove_duplicate=False)
-        used = {id(parameter) for name, parameter in every if not name.startswith(dropped)}
+        used = {id(parameter) for node in self.graph.nodes for parameter in self._read_by(node)}
         return tuple(name for name, parameter in self.named_parameters() if id(parameter) not in used)
+
+    def _read_by(self, node: fx.Node) -> Iterator[nn.Parameter]:
+        """Yield the parameters that get a gradient from a node."""
+        if node.op != "call_module":
+            return
+        module = self.get_submodule(str(node.target))
+        yield from module.parameters()
+        if isinstance(module, OwnExecution):
+            yield from module.reads(self.layers[node.meta["execution"].layer - 1])
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state with the graph as rows of plain data: a graph of nodes is too deep to pickle."""

@@ -11,6 +11,8 @@ from typing import Any, final
 from torch import Tensor, fx
 
 from depthgraph.flow import Computing
+from depthgraph.nn.capture import Key
+from depthgraph.nn.conditioning_build import Calls
 from depthgraph.nn.inputs import Constants, Input
 from depthgraph.nn.runtime import hidden_of, moved_beside, moved_to
 from depthgraph.nn.signature import LayerSignature, Returns, kind_of
@@ -29,12 +31,14 @@ class Writer:
         inputs: the module's inputs beside the hidden state.
         returns: the caller's word on what layers return.
         moves: whether values are moved between devices.
+        conditions: what is called around executions, by (layer, visit).
     """
 
     signatures: Mapping[int, LayerSignature]
     inputs: tuple[Input, ...]
     returns: Returns
     moves: bool
+    conditions: Mapping[Key, Calls] = field(default_factory=dict)
     graph: fx.Graph = field(default_factory=fx.Graph)
     nodes: dict[str, fx.Node] = field(default_factory=dict)
     moved: dict[tuple[str, int], fx.Node] = field(default_factory=dict)
@@ -112,21 +116,41 @@ class Writer:
 
     def _execution(self, execution: Execution, hidden: fx.Node, bound: Constants) -> fx.Node:
         layer, signature = execution.layer, self.signatures[execution.layer]
-        target = f"layers.{layer - 1}"
+        calls = self.conditions.get((layer, execution.visit), Calls())
         names = [given.name for given in self.inputs if given.reaches(signature) and given.name not in bound]
         given = {name: self._input(name, layer) for name in names}
         if self.moves:
             hidden = self._call(moved_to, self._layer(layer), hidden)
-        node = self.graph.create_node("call_module", target, (hidden,), {**given, **bound}, name=execution.name)
-        returns = kind_of(signature, self.returns)
-        node.meta.update(execution=execution, returns=returns)
-        match returns:
+        for target in calls.before:
+            hidden = self._condition(target, execution, hidden)
+        target, arguments = f"layers.{layer - 1}", [hidden]
+        if calls.weights is not None:
+            target, arguments = calls.weights, [self._layer(layer), hidden]
+        node = self.graph.create_node("call_module", target, tuple(arguments), {**given, **bound}, name=execution.name)
+        node.meta.update(execution=execution, returns=kind_of(signature, self.returns))
+        output = self._taken(node, signature)
+        if calls.scale is not None:
+            output = self._condition(calls.scale, execution, output, hidden)
+        for target in calls.after:
+            output = self._condition(target, execution, output)
+        return output
+
+    def _taken(self, node: fx.Node, signature: LayerSignature) -> fx.Node:
+        """Return the hidden state in what a layer returned."""
+        match kind_of(signature, self.returns):
             case "tensor":
                 return node
             case "tuple":
                 return self.graph.call_function(operator.getitem, (node, 0))
             case "auto":
                 return self._call(hidden_of, node, signature.title)
+
+    def _condition(self, target: str, execution: Execution, *arguments: fx.Node) -> fx.Node:
+        """Call what an execution has of its own, `conditioning.L2_2.scale`, in a node `scale_L2_2`."""
+        name = f"{target.rpartition('.')[-1]}_{execution.name}"
+        node = self.graph.create_node("call_module", target, arguments, name=name)
+        node.meta.update(conditions=execution, returns="tensor")
+        return node
 
     def _input(self, name: str, layer: int) -> fx.Node:
         """Return the node of an input, on the layer's device: all executions of a layer share the move."""
