@@ -15,11 +15,13 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import pairwise
 
 import depthgraph as dg
+from depthgraph.canonical import canonical_text
+from depthgraph.operations import Add, Execution, Exit, Gate, Mean, Mix, Operation, Save
 
 SMALL = "lft(24)"
 #: shape → the spec of it with about that many executions.
@@ -35,8 +37,39 @@ def to_verified_graph(text: str) -> None:
     dg.graph(dg.route(text))
 
 
-def canonical_of(path: list[int]) -> str:
-    return str(dg.Route.of(path, 8))
+def random_chain(source: random.Random, size: int) -> dg.Route:
+    return dg.Route.of([source.randint(1, 8) for _ in range(size)], 8)
+
+
+def random_flow(source: random.Random, size: int) -> dg.Route:
+    """Return a route of about so many executions, and half as many operations of data flow; some in nested joins."""
+    registers = ["a", "b", "c"]
+    inner = list(random_operations(source, registers, size * 5 // 4, 0))
+    saves, reads = [Save(name) for name in registers], [Add(name) for name in registers]
+    return dg.Route.of_operations([*saves, *inner, *reads, *(Execution(1, layer, 1) for layer in range(1, 9))])
+
+
+def random_operations(source: random.Random, registers: list[str], count: int, depth: int) -> Iterator[Operation]:
+    while count > 0:
+        kind = source.random()
+        if kind < 0.62:
+            yield Execution(1, source.randint(1, 8), 1)
+        elif kind < 0.96 or depth > 3:
+            register, site = source.choice(registers), source.randint(1, 4)
+            choices: list[Operation] = [Add(register), Mix(register, site), Gate(register, site), Exit(1)]
+            yield source.choice(choices)
+        else:
+            branches = [tuple(random_operations(source, registers, 4, depth + 1)) for _ in range(2)]
+            yield Mean(tuple((*branch, Execution(1, source.randint(1, 8), 1)) for branch in branches))
+            count -= 10
+        count -= 1
+
+
+#: what is random → how it is made, for so many executions.
+RANDOM: dict[str, Callable[[random.Random, int], dg.Route]] = {"chain": random_chain, "data flow": random_flow}
+
+#: So many random routes are measured, once each.
+SEEDS = 20
 
 
 def seconds(run: Callable[[], object]) -> float:
@@ -73,11 +106,14 @@ def growth(rounds: int) -> None:
 
 
 def canonical(rounds: int) -> None:
-    source = random.Random(0)
-    for size in SIZES:
-        path = [source.randint(1, 8) for _ in range(size)]
-        times = [seconds(partial(canonical_of, path)) for _ in range(max(1, rounds * 1_000 // size))]
-        print(f"canonical text of a random route, {size:,} executions: {statistics.median(times):.4f} s")
+    for name, make in RANDOM.items():
+        for size in SIZES:
+            seeds = range(SEEDS if size == SIZES[0] else max(1, rounds * 1_000 // size))
+            routes = [make(random.Random(seed), size) for seed in seeds]
+            times = [seconds(partial(canonical_text, route)) for route in routes]
+            executions = statistics.median(route.execution_depth for route in routes)
+            shown = f"{statistics.median(times):.4f} s, worst of {len(times)}: {max(times):.4f} s"
+            print(f"canonical text of a random route, {name}, {executions:,.0f} executions: {shown}")
 
 
 def command_line(rounds: int) -> None:

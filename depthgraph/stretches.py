@@ -123,7 +123,7 @@ class _Search:
                 yield start, end, period
 
     def long_periods(self) -> list[int]:
-        """Return the periods of which a mixed stretch is likely: the distances at which `long` has found the same steps.
+        """Return likely periods of mixed stretches: the distances at which `long` has found the same steps.
 
         A range has the same step all along, so sequences of ranges are compared by the lengths of these.
         """

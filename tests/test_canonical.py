@@ -167,9 +167,7 @@ def test_equal_routes_have_equal_texts_however_they_are_written(route):
     assert str(dg.route(spelled_out)) == str(route)
 
 
-@given(routes)
-def test_the_canonical_text_survives_yaml(route):
-    text = str(route)
+def survives_yaml(text):
     assert not re.search(r": | #|\$\{", text)
     assert text[0] not in "[{*&!%@>|'\"- ?"
     assert yaml.safe_load(yaml.safe_dump({"route": text})) == {"route": text}
@@ -181,7 +179,12 @@ def test_the_canonical_text_survives_yaml(route):
     assert OmegaConf.create(f"route: {text}\n").route == text
 
 
-@pytest.mark.parametrize("text", ["L1", "(1..2)x2 3", "drop(1) 2"])
+@given(routes)
+def test_the_canonical_text_survives_yaml(route):
+    survives_yaml(str(route))
+
+
+@pytest.mark.parametrize("text", ["L1", "(1..2)x2 3", "drop(1) 2", "mean(1 | 2 save(a) 1 add(a))"])
 def test_ruamel_dumps_and_loads_it(text, tmp_path):
     ruamel, path = YAML(), tmp_path / "config.yaml"
     ruamel.dump({"route": str(dg.route(text))}, path)
@@ -212,6 +215,7 @@ from depthgraph.draw.unrolled import unrolled_dot
 route = dg.route("1 (2..3)x2 lft(3..9) rev(1..4) drop(10)")
 graph = dg.graph(route)
 print(route, list(graph.edges), *[draw(route) for draw in (folded_dot, unrolled_dot, folded_mermaid, staircase_svg)])
+print(dg.route("save(b) save(a) 1 mix(a,v) 2 gate(b,w) 3 mix(b,v) gate(a,w) exit"))
 print(dg.compile(route, [nn.Linear(2, 2) for _ in range(10)]).code)
 graph.remove_node("L3.2")
 print(*dg.failures(graph))
