@@ -96,7 +96,7 @@ class _Lines:
 
     def _sort(self, column: int, tail: str, head: str, register: str | None) -> None:
         if register is not None:
-            self.wires.append(Wire(tail, head, register_name(register)))
+            self.wires.append(Wire(tail, head, register_name(register), len(self.wires)))
         elif column in self._stacked:
             self.merges.append((tail, head))
         elif column in self._firsts:
@@ -104,7 +104,7 @@ class _Lines:
         elif self._before[head] == tail:
             self.steps.append((tail, head))
         else:
-            self.wires.append(Wire(tail, head))
+            self.wires.append(Wire(tail, head, order=len(self.wires)))
 
 
 def _nodes(items: Iterable[Item]) -> Iterator[Step]:

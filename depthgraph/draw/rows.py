@@ -1,6 +1,6 @@
 """The rows of data flow below a staircase, as shapes."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from depthgraph.draw.labels import text_width
 from depthgraph.draw.scene import Line, Rect, Shape, Text
@@ -10,8 +10,8 @@ from depthgraph.draw.tracks import Mark, Score, Span, Track, has_registers
 ROW, ABOVE, LEAST = 16.0, 6.0, 1.5
 #: points: half the width of an arrow head, and the least width of a cell in which one has room.
 HEAD, ROOM = 3.0, 9.0
-#: where in a column its state is read and saved: a state is read before its column's is there.
-READ, SAVE = 0.22, 0.75
+#: where in a column a state is loaded, read and saved: its own state is there last.
+PLACES: Mapping[str, float] = {"load": 0.22, "read": 0.5, "save": 0.75}
 #: what the legend says of each mark, in the order in which it says it.
 LEGEND = (("save", "saved"), ("read", "read"), ("load", "loaded as h"))
 
@@ -74,7 +74,7 @@ def _merged(track: Track, x: Across) -> Iterator[tuple[float, float]]:
 
 def _ends(span: Span, is_register: bool, x: Across) -> tuple[float, float]:
     if is_register:
-        return x(span.first + SAVE), x(span.last + READ)
+        return x(span.first + PLACES["save"]), x(span.last + PLACES[span.marks[-1].sign])
     return x(span.first), x(span.last + 0.5) if span.last > span.first else x(span.first)
 
 
@@ -89,9 +89,9 @@ def _mark(mark: Mark, x: Across, middle: float, size: float, room: float) -> Ite
             yield Line(((x(mark.column), middle - 5), (x(mark.column), middle + 5)), "flow", 1.2)
         case "save":
             width = min(5.0, size / 2)
-            yield Rect(x(mark.column + SAVE) - width / 2, middle - 2.5, width, 5, "flow")
+            yield Rect(x(mark.column + PLACES["save"]) - width / 2, middle - 2.5, width, 5, "flow")
         case "read" | "load":
-            yield from _arrow(x(mark.column + READ), middle, room >= ROOM, mark.sign == "load")
+            yield from _arrow(x(mark.column + PLACES[mark.sign]), middle, room >= ROOM, mark.sign == "load")
 
 
 def _exit(mark: Mark, left: float, middle: float, room: float) -> Iterator[Shape]:

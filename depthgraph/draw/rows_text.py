@@ -3,7 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import islice, takewhile
+from itertools import islice, pairwise, takewhile
 
 from depthgraph.draw.tracks import Mark, Score, Span, Track
 
@@ -20,11 +20,12 @@ class FlowSigns:
     save: str
     read: str
     load: str
+    both: str
     kept: str
 
 
-FLOW_UNICODE = FlowSigns("◆", "▽", "├", "┼", "─", "●", "▲", "△", "╌")
-FLOW_ASCII = FlowSigns("*", "v", "+", "+", "-", "o", "^", "=", ".")
+FLOW_UNICODE = FlowSigns("◆", "▽", "├", "┼", "─", "●", "▲", "△", "■", "╌")
+FLOW_ASCII = FlowSigns("*", "v", "+", "+", "-", "o", "^", "=", "%", ".")
 #: writes a sign at a place.
 Put = Callable[[int, str], None]
 #: the largest number that a column has room for.
@@ -49,8 +50,12 @@ def track_row(track: Track, start: int, length: int, signs: FlowSigns) -> str:
         for place in range(max(begin, 2 * start), min(2 * span.last, 2 * end)):
             put(place, sign)
         here = bisect_left(span.marks, start, key=lambda one: one.column)
+        before = None
         for mark in takewhile(lambda one: one.column < end, islice(span.marks, here, None)):
             _write(mark, span, put, signs)
+            if before and before.column == mark.column and before.sign != "save":
+                put(2 * mark.column, signs.both)
+            before = mark
     return "".join(line)
 
 
@@ -74,6 +79,11 @@ def _write(mark: Mark, span: Span, put: Put, signs: FlowSigns) -> None:
 
 def legend(score: Score, signs: FlowSigns) -> str:
     """Return what the signs of registers mean; `score` has at least one register."""
-    found = {mark.sign for track in score.tracks for span in track.spans for mark in span.marks}
+    marks = [mark for track in score.tracks if track.is_register for span in track.spans for mark in span.marks]
+    found = {mark.sign for mark in marks}
     words = (("save", signs.save, "saved"), ("read", signs.read, "read"), ("load", signs.load, "loaded as h"))
-    return "  ".join(f"{sign} {word}" for name, sign, word in words if name in found)
+    shown = [f"{sign} {word}" for name, sign, word in words if name in found]
+    spans = (span.marks[1:] for track in score.tracks if track.is_register for span in track.spans)
+    if any(a.column == b.column for each in spans for a, b in pairwise(each)):
+        shown.append(f"{signs.both} both")
+    return "  ".join(shown)

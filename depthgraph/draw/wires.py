@@ -28,11 +28,13 @@ class Wire:
 
     Attributes:
         label: the register through which it is read; nothing for h.
+        order: tells apart wires that are alike in all else: one register can be h and the operand.
     """
 
     tail: str
     head: str
     label: str = ""
+    order: int = 0
 
     @property
     def net(self) -> tuple[str, bool]:
