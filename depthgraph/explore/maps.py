@@ -1,7 +1,9 @@
 """All reuse maps within bounds, in order, with how many routes each stands for: what makes spaces countable."""
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from itertools import accumulate
 from math import comb
 
 from depthgraph.explore.bounds import Bounds
@@ -18,6 +20,7 @@ class ReuseMaps:
 
     def __init__(self, bounds: Bounds, ordered: bool) -> None:
         self.bounds, self.ordered = bounds, ordered
+        self._running: dict[tuple[int, int, int], list[int]] = {}
 
     @cached_property
     def _tallies(self) -> Tallies:
@@ -50,14 +53,13 @@ class ReuseMaps:
             index -= ways
         visits: list[int] = []
         for layer, cost in enumerate(self.bounds.costs, 1):
-            for times in self._choices(left):
-                chosen = mixed * comb(left, times) if self.ordered else 1
-                ways = chosen * self._tallies.ways(layer, left - times, spent + times * cost)
-                if index < ways:
-                    break
-                index -= ways
+            sums = self._sums(layer, left, spent)
+            more = bisect_right(sums, index // mixed) - 1
+            index -= mixed * sums[more]
+            times = self.bounds.fewest + more
             visits.append(times)
-            left, spent, mixed = left - times, spent + times * cost, chosen
+            mixed *= comb(left, times) if self.ordered else 1
+            left, spent = left - times, spent + times * cost
         return tuple(visits), index, mixed
 
     def index(self, visits: Sequence[int]) -> int:
@@ -67,13 +69,28 @@ class ReuseMaps:
             if left == E:
                 break
             index += ways
-        for layer, (cost, found) in enumerate(zip(self.bounds.costs, visits, strict=True), 1):
-            for times in range(self.bounds.fewest, found):
-                chosen = mixed * comb(left, times) if self.ordered else 1
-                index += chosen * self._tallies.ways(layer, left - times, spent + times * cost)
-            mixed = mixed * comb(left, found) if self.ordered else 1
-            left, spent = left - found, spent + found * cost
+        for layer, (cost, times) in enumerate(zip(self.bounds.costs, visits, strict=True), 1):
+            index += mixed * self._sums(layer, left, spent)[times - self.bounds.fewest]
+            mixed *= comb(left, times) if self.ordered else 1
+            left, spent = left - times, spent + times * cost
         return index
+
+    def _sums(self, layer: int, left: int, spent: int) -> list[int]:
+        """Return, for each number of visits of a layer, how many routes have fewer; and how many there are.
+
+        Args:
+            layer: whose visits are next.
+            left: executions of this layer and those after it.
+            spent: what the layers before it cost.
+        """
+        key = (layer, left, spent)
+        sums = self._running.get(key)
+        if sums is None:
+            cost, choices = self.bounds.costs[layer - 1], self._choices(left)
+            mixed = [comb(left, times) if self.ordered else 1 for times in choices]
+            after = [self._tallies.ways(layer, left - times, spent + times * cost) for times in choices]
+            sums = self._running[key] = list(accumulate(map(int.__mul__, mixed, after), initial=0))
+        return sums
 
     def begins(self, visits: Sequence[int]) -> bool:
         """Whether some map begins with these visits."""

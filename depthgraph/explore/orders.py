@@ -55,13 +55,13 @@ def order_at(visits: Sequence[int], index: int, count: int) -> tuple[int, ...]:
         count: `count_orders(visits)`.
     """
     rest = first_order(visits)
+    times = [0, *visits]
     path = []
     for left in range(len(rest), 0, -1):
         layer = rest.pop(index * left // count)
-        begin = bisect_left(rest, layer)
-        times = bisect_right(rest, layer, begin) - begin + 1
-        index -= count * begin // left
-        count = count * times // left
+        index -= count * bisect_left(rest, layer) // left
+        count = count * times[layer] // left
+        times[layer] -= 1
         path.append(layer)
     return tuple(path)
 

@@ -123,7 +123,9 @@ class Ordered:
                 execution = self._shared[key] = Execution(position, layer, visit)
             executions.append(execution)
         dropped = tuple(layer for layer, times in enumerate(visits, 1) if not times)
-        return assembled(tuple(executions), len(visits), dropped)
+        route = assembled(tuple(executions), len(visits), dropped)
+        vars(route).update(path=tuple(path), reuse_map=visits)  # what the route would find out when asked
+        return route
 
 
 class Listed:

@@ -70,12 +70,14 @@ def diff_scene(diff: "Diff") -> Scene:
     columns = tuple(_columns(diff))
     lines = columns[-1].line + 1
     headings = tuple(_heading(diff))
-    across = max(max(c.x + c.width for c in columns), *(h.x + text_width(h.text, h.size) for h in headings), 420.0)
+    legend = tuple(_legend(diff, ABOVE + lines * LINE))
+    written = (text for text in (*headings, *legend) if isinstance(text, Text))
+    across = max(*(c.x + c.width for c in columns), *(text.x + text_width(text.text, text.size) for text in written))
     shapes: tuple[Shape, ...] = (
         *headings,
         *(shape for column in columns for shape in _cells(diff, column)),
         *_moves(diff, columns),
-        *_legend(diff, ABOVE + lines * LINE),
+        *legend,
     )
     title = f"{clipped(diff.one.text, 100)} and {clipped(diff.other.text, 100)}"
     return Scene(across + MARGIN, ABOVE + lines * LINE + BELOW, title, shapes)
