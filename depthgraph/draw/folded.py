@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from depthgraph.draw.column import Rows, arrange
+from depthgraph.draw.column import FORK, Rows, arrange
 from depthgraph.draw.dot import Value, digraph, edge, node
 from depthgraph.draw.folding import Folded, folded, step_list
 from depthgraph.draw.geometry import at, spline
@@ -133,7 +133,8 @@ def _look(sheet: Sheet, number: int) -> dict[str, Value]:
     depth = sheet.route.parameter_depth
     if number > depth + 1:
         place = sheet.plan.places[number - depth - 2]
-        return {"label": place.label, **(OPERATION_LOOK if place.label else FORK_LOOK)}
+        is_bar = sheet.column.heights[sheet.rows.cells[number].row] == FORK
+        return {"label": place.label, **OPERATION_LOOK} if place.label else FORK_LOOK if is_bar else FORK_BOX
     style: dict[str, Value] = {"label": sheet.shown[number]}
     if number in (0, depth + 1):
         return style | {"fillcolor": TERMINAL}
@@ -144,7 +145,9 @@ def _look(sheet: Sheet, number: int) -> dict[str, Value]:
 
 #: what operations of data flow, forks and exits look like, here and in the unrolled view.
 OPERATION_LOOK: dict[str, Value] = {"fillcolor": PAPER, "color": FLOW, "fontcolor": FLOW, "fontsize": 10.0}
-FORK_LOOK: dict[str, Value] = {"fillcolor": LINE, "style": "filled"}
+FORK_LOOK: dict[str, Value] = {"label": "", "fillcolor": LINE, "style": "filled"}
+#: where several lines meet, a fork is no bar and says what it is.
+FORK_BOX: dict[str, Value] = {"label": "fork", "fillcolor": TERMINAL, "style": "filled", "fontsize": 10.0}
 EXIT_LOOK: dict[str, Value] = {"shape": "none", "style": "solid", "fontcolor": FLOW, "fontsize": 10.0}
 
 

@@ -4,7 +4,7 @@ A route with data flow has a column for every state that is computed, and rows f
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from depthgraph.draw import scene
 from depthgraph.draw.labels import Names, clipped, labels, text_width
@@ -16,20 +16,38 @@ from depthgraph.draw.summary import facts, refuse_large
 from depthgraph.draw.tracks import Score, score_of
 from depthgraph.route import Route
 
-#: points: the room for all cells, and the largest cell.
-ROOM_ACROSS, ROOM_UP, LARGEST = 760.0, 560.0, 26.0
 #: a row of text needs this height.
 TEXT_HEIGHT = 12.0
 #: from one level of brackets to the next, and all above and below the cells but the brackets.
 LEVEL, ABOVE, BELOW, MARGIN = 18.0, 48.0, 38.0, 14.0
 LONGEST_NAME = 28
-#: a route with data flow has a long text: the picture is as wide as it, up to this.
-WIDE_ENOUGH = 480.0
 INSTEAD = 'draw it with view="folded"'
 #: a bracket that is narrower would be a dot.
 LEAST_BRACKET = 2.0
 #: distances of numbers on an axis.
 STEPS = tuple(digit * 10**power for power in range(6) for digit in (1, 5) if digit * 10**power > 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How large a staircase may be, in points.
+
+    Attributes:
+        across: the room for all cells.
+        up: the room for all layers.
+        largest: the largest cell.
+        least: how wide the picture is at least, so that the text of the route has room.
+    """
+
+    across: float
+    up: float
+    largest: float
+    least: float = 0.0
+
+
+FULL = Size(760.0, 560.0, 26.0)
+#: as wide as the text of the route, up to this, where that is long: with data flow.
+WIDE_ENOUGH = 480.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,26 +114,34 @@ def staircase_dot(route: Route, names: Names | None = None) -> str:
     return scene.dot(staircase(route, names))
 
 
-def staircase(route: Route, names: Names | None = None) -> Scene:
-    """Return the staircase as a drawing."""
+def staircase(
+    route: Route, names: Names | None = None, size: Size = FULL, above: Sequence[Text] = (), spec: str = ""
+) -> Scene:
+    """Return the staircase as a drawing.
+
+    Args:
+        route: the route.
+        names: labels for the layers.
+        size: how large it may be.
+        above: lines of text above it, clipped to its width; the heights of their base lines count from its top.
+        spec: how the route is written; its canonical text by default.
+    """
     items = tree(route)
     shown = [clipped(name, LONGEST_NAME) for name in labels(route, names)]
     loops = loop_spans(items)
     levels = 1 + max((loop.level for loop in loops), default=-1)
     score = score_of(route, items)
     refuse_large(len(score.tracks), "rows of data flow", "staircase", INSTEAD)
-    frame = _frame(route, shown, levels, score)
-    title = facts(route)
-    width = max(frame.right, MARGIN + text_width(title, 10), frame.left + legend_width(score)) + MARGIN
+    text, title = spec or route.text, facts(route)
+    room = max((line.y for line in above), default=0.0)
+    frame = _frame(route, shown, score, size, room + ABOVE + LEVEL * levels + 8)
+    width = max(frame.right, MARGIN + text_width(title, 10), frame.left + legend_width(score), size.least) + MARGIN
     if not route.is_chain:
-        width = max(width, min(WIDE_ENOUGH, 6.7 * len(route.text) + 2 * MARGIN))
-    spec = clipped(route.text, max(24, int((width - 2 * MARGIN) / 6.7)))
-    heading = (
-        Text(MARGIN, 22, spec, size=11, colour="ink", font="mono"),
-        Text(MARGIN, 38, title),
-    )
+        width = max(width, min(WIDE_ENOUGH, 6.7 * len(text) + 2 * MARGIN))
     shapes = (
-        *heading,
+        *(_fitted(line, width - 2 * MARGIN) for line in above),
+        Text(MARGIN, room + 22, _clipped(text, width), size=11, colour="ink", font="mono"),
+        Text(MARGIN, room + 38, title),
         *_bands(items, frame),
         *_grid(route, frame),
         *_axes(route, shown, frame),
@@ -125,17 +151,30 @@ def staircase(route: Route, names: Names | None = None) -> Scene:
         *rows(score, frame.x, frame.left, frame.bottom),
         *legend(score, frame.left, frame.floor + 32),
     )
-    return Scene(width, frame.floor + BELOW, f"{clipped(route.text, 200)}: {title}", shapes)
+    caption = ": ".join([*(line.text for line in above[:1]), clipped(text, 200), title])
+    return Scene(width, frame.floor + BELOW, caption, shapes)
 
 
-def _frame(route: Route, shown: list[str], levels: int, score: Score) -> Frame:
+def _clipped(text: str, width: float) -> str:
+    return clipped(text, max(24, int((width - 2 * MARGIN) / 6.7)))
+
+
+def _fitted(line: Text, room: float) -> Text:
+    """Return a line of text that is no wider than the room, which it says when it had to be clipped."""
+    text = line.text
+    while text_width(text, line.size) > room:
+        text = text[:-2].rstrip() + "…"
+    return replace(line, text=text)
+
+
+def _frame(route: Route, shown: list[str], score: Score, size: Size, top: float) -> Frame:
     depth = route.parameter_depth
-    cell = min(LARGEST, ROOM_ACROSS / score.length)
+    cell = min(size.largest, size.across / score.length)
     # no higher than wide cells allow: steps of a stair, not stripes
-    row = min(LARGEST, ROOM_UP / depth, max(1.6 * cell, TEXT_HEIGHT))
+    row = min(size.largest, size.up / depth, max(1.6 * cell, TEXT_HEIGHT))
     named = (*shown, *(track.label for track in score.tracks))
     left = MARGIN + max(text_width(name, 10) for name in named) + 8
-    return Frame(left, ABOVE + LEVEL * levels + 8, cell, row, depth, score)
+    return Frame(left, top, cell, row, depth, score)
 
 
 def _cells(route: Route, frame: Frame) -> Iterator[Rect]:
