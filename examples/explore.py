@@ -1,7 +1,8 @@
 """Explores routes by hand: edits graphs in networkx, verifies, measures and compiles them over one set of layers.
 
 Run it with `python examples/explore.py`. It asks: if one stretch of a small decoder may run twice, which one? Every
-answer is a graph edited by hand, and all of them run on the same weights.
+answer is a graph edited by hand, and all of them run on the same weights. (`dg.RouteSpace(5, executions=(6, 10),
+patterns="self_merge")` has the same routes, without graphs: docs/exploring.md.)
 """
 
 from itertools import combinations_with_replacement
@@ -40,16 +41,6 @@ def variants(depth: int) -> dict[tuple[int, int], dg.Route]:
     return {(first, last): dg.from_graph(with_second_pass(graph, first, last)) for first, last in ends}
 
 
-def longest_return(route: dg.Route) -> int:
-    """Return the most executions between two visits of one layer."""
-    last: dict[int, int] = {}
-    longest = 0
-    for execution in route.executions:
-        longest = max(longest, execution.position - last.get(execution.layer, execution.position))
-        last[execution.layer] = execution.position
-    return longest
-
-
 def change(model: Decoder, standard: Decoder, tokens: torch.Tensor) -> float:
     """Return how far a route moves the predictions of the standard one, KL divergence in nats a token."""
     with torch.no_grad():
@@ -72,7 +63,7 @@ def main() -> None:
         model = Decoder(CONFIG, route, layers)  # the same module objects: nothing is copied
         model.load_state_dict(standard.state_dict())
         flops = f"× {decoder_cost(CONFIG, route).forward_flops / base:.2f}"
-        row = (f"{route.execution_depth}", f"{route.multiplier:.2f}", flops, f"{longest_return(route)}")
+        row = (f"{route.execution_depth}", f"{route.multiplier:.2f}", flops, f"{dg.measures(route).longest_return}")
         table.add_row(str(route), *row, f"{change(model, standard, tokens):.1e}")
     console.print(table)
 
