@@ -1,4 +1,4 @@
-"""Notations of other projects: what is read is what they mean, and what is written is the shortest that says it."""
+"""Notations of other projects: what is read is what they mean, and what is written has the fewest parts that say it."""
 
 import itertools
 import json

@@ -67,7 +67,7 @@ def export(
 
 
 export.__doc__ = (
-    "Print a route in the notation of another project: the shortest value that says it.\n\n"
+    "Print a route in the notation of another project, in the fewest ranges that say it.\n\n"
     "A route that the notation cannot say is an error that says what of it.\n\n" + told()
 )
 

@@ -69,7 +69,7 @@ def reading(
 
 
 def write(notation: str, route: Route, **options: object) -> object:
-    """Return the shortest value in another project's notation that says a route, the same for equal routes.
+    """Return the value with the fewest ranges that says a route in another project's notation, one for equal routes.
 
     `read` of it, with the same N, is the route again.
 
