@@ -1,7 +1,6 @@
 """`dg.cost` equals what torch counts on the whole compiled model, and what autograd keeps of it."""
 
 import copy
-import gc
 import weakref
 
 import pytest
@@ -112,7 +111,7 @@ MODELS = {
         {"memory": torch.empty(B, 7, D)},
     ),
     "mixed": lambda: ([Convolution(), encoder(), DecoderLayer(config("nope")), nn.Identity()], {}),
-    "in place": lambda: ([InPlace(D), nn.Dropout(0.5), InPlace(D), nn.Tanh()], {}),
+    "in place": lambda: ([InPlace(D), nn.Dropout(0.5), InPlace(D), nn.Softplus()], {}),
     "frozen": frozen,
     "half": half,
 }
@@ -141,16 +140,16 @@ def whole(route, layers, inputs, *, needs_grad=True, device="meta"):
     boxes = []
 
     def pack(tensor):
-        box = Box(tensor)
+        box = Box(tensor.detach())  # an output itself would hold the graph that holds it
         boxes.append(weakref.ref(box))
         return box
 
-    with FlopCounterMode(display=False) as counter:
-        with torch.autograd.graph.saved_tensors_hooks(pack, lambda box: box.tensor):
-            output = model(hidden, **inputs)
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda box: box.tensor):
+        output = model(hidden, **inputs)
+    kept = [box.tensor.untyped_storage() for box in (reference() for reference in boxes) if box is not None]
+    with FlopCounterMode(display=False) as counter:  # apart, for it holds tensors itself
+        output = model(hidden + 0, **inputs)
         forward = counter.get_total_flops()
-        gc.collect()
-        kept = [box.tensor.untyped_storage() for box in (reference() for reference in boxes) if box is not None]
         outputs = (output[0], *output[1]) if isinstance(output, tuple) else (output,)
         total = sum(each.sum() for each in outputs)
         if total.requires_grad:
@@ -163,7 +162,7 @@ routes = st.lists(st.integers(1, 4), min_size=1, max_size=8).map(lambda path: dg
 
 
 @pytest.mark.parametrize("name", MODELS)
-@settings(max_examples=6)
+@settings(max_examples=5)
 @given(route=routes, needs_grad=st.booleans())
 def test_figures_equal_those_of_the_whole_model(name, route, needs_grad):
     layers, inputs = MODELS[name]()
@@ -180,7 +179,7 @@ def flow_layers(count):
     return [layer.requires_grad_(index != 1) for index, layer in enumerate(layers)]
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(route=flow_routes(), needs_grad=st.booleans())
 def test_figures_of_data_flow_equal_those_of_the_whole_model(route, needs_grad):
     """Registers, weights of their own, branches, cut gradients and exits, whose losses are all in the backward."""

@@ -78,14 +78,15 @@ class AttentionWatch(TorchFunctionMode):
     Attributes:
         seen: what was seen.
         in_backward: whether backward runs, set by who runs it.
+        repeats: a mode that knows repeated keys, where it is entered too.
     """
 
-    def __init__(self, *, fused: bool, repeats: "Repeats") -> None:
+    def __init__(self, *, fused: bool) -> None:
         super().__init__()
         self.seen = Seen()
         self.in_backward = False
         self._fused = fused
-        self._repeats = repeats
+        self.repeats = Repeats()
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -120,7 +121,7 @@ class AttentionWatch(TorchFunctionMode):
         )
         (self.seen.again if self.in_backward else self.seen.forward).append(call)
         if not self.in_backward:
-            self.seen.sizes += [self._repeats.distinct_bytes(key), self._repeats.distinct_bytes(value)]
+            self.seen.sizes += [self.repeats.distinct_bytes(key), self.repeats.distinct_bytes(value)]
         if is_fused:
             return fused_attention(query, key, value, attn_mask, is_causal, scale)
         return functional.scaled_dot_product_attention(

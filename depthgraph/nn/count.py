@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from depthgraph.costs import Flops
-from depthgraph.nn.attention import AttentionWatch, Repeats, flop_counter
+from depthgraph.nn.attention import AttentionWatch, flop_counter
 from depthgraph.nn.meta import storage_of
 
 #: What is counted: from hidden states to a hidden state.
@@ -43,6 +43,27 @@ class Hidden:
 
 
 @dataclass(frozen=True, slots=True)
+class Saved:
+    """What autograd keeps of one call, and what the call returns.
+
+    Attributes:
+        saved_bytes: what is kept, apart from the hidden states that it is given and returns.
+        keeps: whether each hidden state that it is given is kept.
+        keeps_output: whether the hidden state that it returns is kept.
+        output: what it returns.
+        output_bytes: of the memory of its output.
+        source: which of the hidden states that it is given lies in the memory of its output; None for none.
+    """
+
+    saved_bytes: int
+    keeps: tuple[bool, ...]
+    keeps_output: bool
+    output: Hidden
+    output_bytes: int
+    source: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class CallCount:
     """What one call costs.
 
@@ -50,33 +71,23 @@ class CallCount:
         forward: its FLOPs.
         backward: FLOPs of its backward.
         kv_bytes: of the keys and values that it reads; None where none were seen.
-        saved_bytes: what autograd keeps of it, apart from the hidden states it is given and returns.
-        keeps: whether autograd keeps each hidden state that it is given.
-        keeps_output: whether autograd keeps the hidden state that it returns.
         reaches: whether a gradient comes out at each hidden state that it is given.
-        output: what it returns.
-        output_bytes: of the memory of its output.
-        source: which of the hidden states that it is given lies in the memory of its output; None for none.
+        saved: what autograd keeps of it.
     """
 
     forward: Flops
     backward: Flops
     kv_bytes: int | None
-    saved_bytes: int
-    keeps: tuple[bool, ...]
-    keeps_output: bool
     reaches: tuple[bool, ...]
-    output: Hidden
-    output_bytes: int
-    source: int | None
+    saved: Saved
 
 
 def count_call(run: Run, inputs: Sequence[Hidden], apart: Collection[Tensor], *, fused: bool) -> CallCount:
-    """Run something once, forward and backward, on the meta device, and count it.
+    """Run something on the meta device, and count it.
 
-    FLOPs are those of torch's own counter. The hidden states that it gets are copies and no leaves of autograd, as
-    in a model, so that it may change them in place. What autograd keeps is counted by its hooks: each storage once,
-    and only what is still held when the output alone is.
+    It runs twice: once to see what autograd keeps, and once, forward and backward, for the FLOPs, because torch's
+    counter holds tensors itself. The hidden states that it gets are copies and no leaves of autograd, as in a model,
+    so that it may change them in place.
 
     Args:
         run: called with the hidden states.
@@ -85,32 +96,41 @@ def count_call(run: Run, inputs: Sequence[Hidden], apart: Collection[Tensor], *,
         fused: whether attention is computed by a fused kernel.
     """
     with torch.inference_mode(False), torch.enable_grad(), torch.random.fork_rng(devices=[]), torch.device("meta"):
+        saved = _saved(run, inputs, apart, fused=fused)
         leaves = [hidden.empty() for hidden in inputs]
         given = [leaf.clone() for leaf in leaves]
-        repeats = Repeats()
-        watch = AttentionWatch(fused=fused, repeats=repeats)
-        kept = _Kept()
-        with flop_counter() as counter, repeats, watch:
-            with torch.autograd.graph.saved_tensors_hooks(kept.pack, kept.unpack):
-                output = run(*given)
-            saved = kept.storages()
+        watch = AttentionWatch(fused=fused)
+        with flop_counter() as counter, watch.repeats, watch:
+            output = run(*given)
             forward = counter.get_total_flops()
             watch.in_backward = True
             if output.requires_grad:
                 torch.autograd.backward(output, torch.empty_like(output))
             backward = counter.get_total_flops() - forward
     attention, attention_backward = watch.seen.flops()
-    places = [storage_of(tensor) for tensor in given]
-    place = storage_of(output)
-    own = saved.keys() - {place, *places, *map(storage_of, apart)}
     return CallCount(
         forward=Flops(forward, attention.attention, attention.masked),
         backward=Flops(backward, attention_backward.attention, attention_backward.masked),
         kv_bytes=watch.seen.kv_bytes,
-        saved_bytes=sum(saved[each].nbytes() for each in own),
-        keeps=tuple(each in saved for each in places),
-        keeps_output=place in saved,
         reaches=tuple(leaf.requires_grad and leaf.grad is not None for leaf in leaves),
+        saved=saved,
+    )
+
+
+def _saved(run: Run, inputs: Sequence[Hidden], apart: Collection[Tensor], *, fused: bool) -> Saved:
+    """See what autograd keeps, by its hooks: each storage once, and only what is held when the output alone is."""
+    given = [hidden.empty().clone() for hidden in inputs]
+    kept = _Kept()
+    with AttentionWatch(fused=fused), torch.autograd.graph.saved_tensors_hooks(kept.pack, kept.unpack):
+        output = run(*given)
+    storages = kept.storages()
+    places = [storage_of(tensor) for tensor in given]
+    place = storage_of(output)
+    own = storages.keys() - {place, *places, *map(storage_of, apart)}
+    return Saved(
+        saved_bytes=sum(storages[each].nbytes() for each in own),
+        keeps=tuple(each in storages for each in places),
+        keeps_output=place in storages,
         output=Hidden.of(output),
         output_bytes=output.untyped_storage().nbytes(),
         source=places.index(place) if place in places else None,
@@ -133,7 +153,7 @@ class _Kept:
         self._boxes: list[weakref.ref[_Box]] = []
 
     def pack(self, tensor: Tensor) -> _Box:
-        box = _Box(tensor)
+        box = _Box(tensor.detach())  # an output itself would hold the graph that holds it
         self._boxes.append(weakref.ref(box))
         return box
 

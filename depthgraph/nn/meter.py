@@ -173,10 +173,10 @@ class Meter:
         title = self.signatures[layer].title
         apart = (*self.layer(layer).apart, *self.given.tensors)
         count = _counted(run, [hidden], apart, title, fused=self.fused)
-        if count.output.shape != hidden.shape:
+        if count.saved.output.shape != hidden.shape:
             raise CompileError(
                 "layer-shape",
-                f"{title} makes a hidden state of shape {count.output.shape} from one of shape {hidden.shape}",
+                f"{title} makes a hidden state of shape {count.saved.output.shape} from one of shape {hidden.shape}",
                 help="every layer returns a hidden state of the shape that it was given",
             )
         return count

@@ -121,7 +121,7 @@ def _steps(route: Route, meter: Meter, batch: Batch, bound: Mapping[Execution, C
         else:
             count = meter.count(state, given, {})
             yield Step(state, reads, count)
-        hiddens.append(count.output)
+        hiddens.append(count.saved.output)
 
 
 def _kv_bytes(layer: int, count: CallCount, batch: Batch) -> int | None:
@@ -144,7 +144,7 @@ def _trained(route: Route, steps: list[Step]) -> list[Step]:
     for index in range(len(steps), 0, -1):
         step = steps[index - 1]
         is_end = index in needed or isinstance(step.state.operation, Exit)
-        if is_end and step.cost.output.needs_grad:
+        if is_end and step.cost.saved.output.needs_grad:
             steps[index - 1] = step._replace(is_trained=True)
             needed |= {read for read, reached in zip(step.reads, step.cost.reaches, strict=True) if reached}
     return steps
@@ -160,7 +160,7 @@ def _saved_bytes(steps: Sequence[Step], hidden: Hidden) -> int:
     kept: set[int] = set()
     total = 0
     for index, step in enumerate(steps, 1):
-        count = step.cost
+        count = step.cost.saved
         places.append(index if count.source is None else places[step.reads[count.source]])
         sizes.append(count.output_bytes)
         if step.is_trained:
