@@ -177,7 +177,7 @@ def unknown_binding(name: str, spec: RouteSpec) -> SpecError:
 
 def _meant(name: str, known: Iterable[str]) -> str:
     folded = {each.casefold(): each for each in known}
-    close = get_close_matches(name.casefold(), list(folded), n=1, cutoff=0.5)
+    close = get_close_matches(name.casefold(), list(folded), n=1, cutoff=0.55)
     return f"did you mean `{folded[close[0]]}`?" if close else ""
 
 

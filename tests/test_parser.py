@@ -85,6 +85,16 @@ def test_a_count_costs_no_grammar():
     "(f(" + ",".join(["1"] * 3000) + ") for i in 1..90000) where f(" + ",".join(f"p{i}" for i in range(3000)) + ")=p1"
 )
 @example("\ud800\x00\u202e")
+@example("mean(" * 64 + "1" + " | 1)" * 64)
+@example("mean(" * 30000)
+@example("1" + " | 1" * 15000)
+@example("mean(" + "1 | " * 16000 + "1)")
+@example("1 (exit)x999999999")
+@example("1 " + "(" * 60 + "exit" + ")x999" * 60)
+@example("(mean(1 | 1))x50000")
+@example("1 save(a)" + " add(a)" * 9000)
+@example("save(a) 1" + " save(a)" * 7000 + " add(a)")
+@example("1 (a for i in 1..99999) where a=" + " ".join(["b"] * 1000) + ", b=(exit for j in 1..1000)")
 def test_any_text_is_a_route_or_an_error_of_ours(text):
     try:
         route = dg.route(text)
@@ -98,6 +108,7 @@ def test_any_text_is_a_route_or_an_error_of_ours(text):
 
 SPEC_CHARACTERS = "123456789 .x()[],=+-*/NLir→>" + "\n"
 WORDS = ["lft(", "rev(", "block(", "ilr[", "drop(", " for i in ", " where ", "a=", "..", "...", "x2", " x r", "1..3"]
+WORDS += ["save(a) ", "load(a) ", "add(a) ", "mix(a,w) ", "gate(", "mean(", "sum(1 | 2) ", " | ", "stopgrad ", "exit "]
 
 
 @given(st.lists(st.one_of(st.sampled_from(WORDS), st.sampled_from(SPEC_CHARACTERS)), max_size=25).map("".join))
