@@ -55,9 +55,9 @@ class LearnedScale(nn.Module):
 
         Args:
             output: y, what the layer returned.
-            hidden: h, what the layer was given.
+            hidden: h, what the layer was given. It may have another type, under autocast; the result has that of y.
         """
-        return output + self.offset.to(output) * (output - hidden)
+        return output + (self.offset * (output - hidden)).to(output)
 
 
 class FixedScale(nn.Module):
@@ -73,7 +73,7 @@ class FixedScale(nn.Module):
 
     def forward(self, output: Tensor, hidden: Tensor) -> Tensor:
         """Scale the update of one execution; the arguments are those of `LearnedScale`."""
-        return hidden + self.scale * (output - hidden)
+        return (hidden + self.scale * (output - hidden)).to(output)
 
     def extra_repr(self) -> str:
         """Say what `print(model)` shows."""
@@ -224,7 +224,7 @@ def tree_of(parts: Mapping[str, nn.Module], exchanges: Mapping[str, Exchange]) -
         exchanges: what the executions exchange, by the name of their submodule.
     """
     root = nn.Module()
-    for owner in dict.fromkeys([*exchanges, *(path.partition(".")[0] for path in parts)]):
+    for owner in dict.fromkeys([*(path.partition(".")[0] for path in parts), *exchanges]):
         is_execution = OWNER.fullmatch(owner) is not None
         setattr(root, owner, OwnExecution(exchanges.get(owner)) if is_execution else nn.Module())
     for path, part in parts.items():

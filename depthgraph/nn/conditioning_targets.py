@@ -22,12 +22,13 @@ def linears_of(title: str, layer: nn.Module, patterns: tuple[str, ...] | None) -
     Raises:
         CompileError: `conditioning-target` when there is none, or one whose weight cannot be exchanged.
     """
+    _check_plain(title, layer)
     all_linear: dict[str, nn.Module] = {
         name: module for name, module in layer.named_modules() if isinstance(module, nn.Linear)
     }
     found = _matching(title, "linear modules", all_linear, patterns)
     for name, module in found.items():
-        _check_parameters(title, layer, name, module, ["weight"])
+        _check_parameters(title, name, module, ["weight"])
     _check_separate(title, found)
     return found
 
@@ -63,6 +64,7 @@ def norms_of(title: str, layer: nn.Module, patterns: tuple[str, ...] | None) -> 
     Raises:
         CompileError: `conditioning-target` when there is none, or one whose parameters cannot be exchanged.
     """
+    _check_plain(title, layer)
     leaves = {
         name: module
         for name, module in layer.named_modules()
@@ -71,7 +73,7 @@ def norms_of(title: str, layer: nn.Module, patterns: tuple[str, ...] | None) -> 
     norms = {name: module for name, module in leaves.items() if "norm" in type(module).__name__.lower()}
     found = _matching(title, "norms", norms if patterns is None else leaves, patterns)
     for name, module in found.items():
-        _check_parameters(title, layer, name, module, [key for key, _ in module.named_parameters()])
+        _check_parameters(title, name, module, [key for key, _ in module.named_parameters()])
         if any(True for _ in module.buffers()):
             message = f"{_called(name)} of {title} is a {type(module).__name__}, whose statistics visits would share"
             raise CompileError("conditioning-target", message, help="name norms without buffers in targets")
@@ -108,11 +110,15 @@ def _matching(
     return {name: module for name, module in modules.items() if any(fnmatchcase(plain(name), each) for each in wanted)}
 
 
-def _check_parameters(title: str, layer: nn.Module, name: str, module: nn.Module, keys: list[str]) -> None:
+def _check_plain(title: str, layer: nn.Module) -> None:
+    if any(isinstance(part, torch.jit.ScriptModule) for part in layer.modules()):
+        message = f"{title} cannot have weights for single executions: scripted code reads its own weights"
+        raise CompileError("conditioning-target", message, help="leave it out by `executions`, or do not script it")
+
+
+def _check_parameters(title: str, name: str, module: nn.Module, keys: list[str]) -> None:
     """Refuse parameters that cannot be exchanged for the time of a call."""
     reason = ""
-    if any(isinstance(part, torch.jit.ScriptModule) for part in layer.modules()):
-        reason = "it is scripted, and scripted code reads its own weights"
     for key in keys:
         parameter = module._parameters.get(key)
         if parameter is None:
