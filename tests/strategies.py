@@ -305,6 +305,12 @@ def _flow_sequence(draw, place):
     return tree.Sequence(tuple(_flow_element(draw, place) for _ in range(draw(st.integers(1, 4)))))
 
 
+def _flow_call(draw, layers):
+    name = draw(st.sampled_from(["lft", "std", "injected", "ouro", "trm"]))
+    counts = {"injected": (2,), "ouro": (2,), "trm": (1, 2)}.get(name, ())
+    return tree.Call(name, (layers, *map(tree.Integer, counts)))
+
+
 _FLOW = {
     "layer": _flow_layer,
     "range": _flow_range,
@@ -312,7 +318,7 @@ _FLOW = {
     "read": _flow_read,
     "mark": lambda draw, place: tree.Mark(draw(st.sampled_from(["exit", "stopgrad"]))),
     "definition": lambda draw, place: tree.Layer(tree.Name(draw(st.sampled_from(place.definitions)))),
-    "call": lambda draw, place: tree.Call(draw(st.sampled_from(["lft", "std"])), (_flow_range(draw, place),)),
+    "call": lambda draw, place: _flow_call(draw, _flow_range(draw, place)),
     "reverse": lambda draw, place: tree.Reverse(tree.Sequence((_flow_range(draw, place),))),
     "loop": _flow_loop,
     "join": _flow_join,
