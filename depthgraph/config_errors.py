@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -29,6 +30,8 @@ SENTENCES: Mapping[str, str] = {
     "model_type": "`{name}` is a group of settings; found {found}",
     "tuple_type": "`{name}` is a list; found {found}",
     "too_short": "`{name}` has at least {min_length} entry",
+    "union_tag_invalid": "`{name}.kind` is one of {expected_tags}; found `{tag}`",
+    "union_tag_not_found": "`{name}` says no `kind`",
     "value_error": "{error}",
     "setting": "{message}",
 }
@@ -42,7 +45,10 @@ def config_error(document: Document, error: ValidationError, model: type[BaseMod
         error: what pydantic found in it.
         model: the model of the whole file.
     """
-    found = sorted(error.errors(include_url=False), key=lambda details: _order(document, details))
+    errors = error.errors(include_url=False)
+    for each in errors:
+        each["loc"] = _plain(each["loc"], document.data)
+    found = sorted(errors, key=lambda details: _order(document, details))
     details = found[0]
     name = _name(details["loc"])
     help = _HELP.get(details["type"], _no_help)(details, model)
@@ -51,6 +57,19 @@ def config_error(document: Document, error: ValidationError, model: type[BaseMod
         help = f"{help}\nand {len(found) - 1} more wrong or missing: {others}".strip()
     source, span = document.place_of(_keys(details), of_key=details["type"] == "extra_forbidden")
     return ConfigError("invalid-config", _sentence(details, name), source, span, help=help)
+
+
+def _plain(keys: Keys, data: Any) -> Keys:
+    """Return the keys of a place without the tags of unions, which pydantic puts between them."""
+    plain: list[str | int] = []
+    for index, key in enumerate(keys):
+        if isinstance(data, int | float | str):  # a short form, which the model wrote out
+            break
+        there = (isinstance(data, Mapping) and key in data) or (isinstance(data, list) and isinstance(key, int))
+        tag = isinstance(data, Mapping) and not there and data.get("kind") == key and index + 1 < len(keys)
+        plain += [] if tag else [key]
+        data = data[key] if there else data if tag else None
+    return tuple(plain)
 
 
 def _order(document: Document, details: ErrorDetails) -> tuple[bool, int]:
@@ -100,7 +119,7 @@ def _similar(details: ErrorDetails, model: type[BaseModel]) -> str:
     close = get_close_matches(wrong, elsewhere, n=1, cutoff=0.8)
     if close:
         return f"did you mean `{elsewhere[close[0]]}`?"
-    return f"the settings here are {', '.join(group)}"
+    return f"the settings here are {', '.join(group)}" if group else ""
 
 
 def _settings(model: type[BaseModel], around: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:

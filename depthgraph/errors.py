@@ -183,6 +183,9 @@ KINDS: dict[str, str] = {
     "bad-constant": "a constant per execution that cannot be bound",
     "unknown-width": "a width of the hidden state that has to be said",
     "unknown-weights": "weights given for a mix or gate that the route does not have",
+    "loop-count": "a count at run time that is missing, or that the model does not take",
+    "moving-weights": "weights of mix or gate whose places change with a loop count",
+    "bad-truncation": "a loop whose gradient cannot be cut before its last iterations",
     "bad-layers": "layers that are not modules with a forward",
     "not-a-route": "something else where a route or its graph is needed",
     # conditioning

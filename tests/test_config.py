@@ -70,7 +70,7 @@ def test_a_setting_that_does_not_exist_is_shown_with_the_one_that_was_meant(tmp_
     ("change", "place", "message"),
     [
         ("learning_rate: 1.0", "8:1", "there is no setting `learning_rate`\n*did you mean `optimiser.learning_rate`?"),
-        ("zebra: 1", "8:1", "there is no setting `zebra`\n*the settings here are model, bindings, data, "),
+        ("zebra: 1", "8:1", "there is no setting `zebra`\n*the settings here are model, bindings, loops, data, "),
         ("optimiser: {betas: [0.9, 2]}", "8:26", "`optimiser.betas.1` is below 1.0; found `2`"),
         ("optimiser: {warmup: 2}", "8:21", "`optimiser.warmup` is at most 1.0; found `2`"),
         ("optimiser: {learning_rate: .inf}", "8:28", "`optimiser.learning_rate` is a finite number; found `inf`"),

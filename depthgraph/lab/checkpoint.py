@@ -72,7 +72,7 @@ class Checkpoint:
     Attributes:
         path: its folder.
         config: of the run.
-        route: that the run trained.
+        route: that the run trained; of loop counts at run time, those of the evaluation.
         state: where the run stood.
     """
 
@@ -207,6 +207,8 @@ def load_optimiser(path: Path, model: nn.Module, optimiser: torch.optim.Optimize
 def load_decoder(path: str | Path, route: str | Route | None = None) -> Decoder:
     """Return the trained model of a checkpoint, under its own route or another over the same layers.
 
+    Loops whose counts were drawn have them as arguments: `model(tokens, r=8)`.
+
     Args:
         path: a checkpoint's folder, or a run's.
         route: another route, or a spec of one.
@@ -218,7 +220,7 @@ def load_decoder(path: str | Path, route: str | Route | None = None) -> Decoder:
     checkpoint = Checkpoint.read(path)
     if isinstance(route, str):
         route = route_from_text(route, N=checkpoint.config.model.parameter_depth)
-    model = build_decoder(checkpoint.config, route or checkpoint.route)
+    model = build_decoder(checkpoint.config, route or (None if checkpoint.config.loops else checkpoint.route))
     load_weights(checkpoint.path, model)
     return model
 

@@ -1,6 +1,5 @@
 """From a training config to a model: the reference decoder, with its own layers or the user's."""
 
-import copy
 import importlib
 import importlib.util
 import sys
@@ -10,21 +9,22 @@ from types import ModuleType
 
 import torch
 from torch import nn
-from torch.utils.flop_counter import FlopCounterMode
 
 from depthgraph.config import TrainConfig
-from depthgraph.decoder_cost import decoder_cost
 from depthgraph.errors import ConfigError
 from depthgraph.nn import Decoder
+from depthgraph.parser import parse
 from depthgraph.route import Route
 
 
 def build_decoder(config: TrainConfig, route: Route | None = None) -> Decoder:
     """Return the config's model with fresh weights, which follow from the config's seed and not from the route.
 
+    The counts of `config.loops` are arguments of the model; left out, they are those of the evaluation.
+
     Args:
         config: the settings.
-        route: another route over the same layers.
+        route: another route over the same layers, of fixed counts.
 
     Raises:
         SpecError: the route is none.
@@ -37,6 +37,11 @@ def build_decoder(config: TrainConfig, route: Route | None = None) -> Decoder:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.seed)  # the user's layers draw their weights from the global generator
             layers = [layer(config.model) for _ in range(config.model.parameter_depth)]
+    if route is None and config.loops:
+        spec, counts, last = parse(config.model.route), config.counts, config.backprop_last
+        return Decoder(
+            config.model, spec, layers, seed=config.seed, dynamic=counts, bindings=config.bindings, backprop_last=last
+        )
     return Decoder(config.model, route or config.route, layers, seed=config.seed)
 
 
@@ -81,19 +86,3 @@ def _from_file(path: Path) -> ModuleType:
         del sys.modules[name]
         raise
     return module
-
-
-def step_flops(config: TrainConfig, model: Decoder) -> int | None:
-    """Return the FLOPs of one training step, by the convention of `depthgraph.decoder_cost`.
-
-    The user's own layers are counted by torch on the meta device; None if they do not run there.
-    """
-    if config.model.layer is None:
-        return decoder_cost(config.model, model.route, config.length, config.batch).training_flops
-    try:
-        twin = copy.deepcopy(model).to("meta").eval()
-        with FlopCounterMode(display=False) as counter, torch.no_grad():
-            twin(torch.zeros(config.batch, config.length, dtype=torch.long, device="meta"))
-    except Exception:  # a layer may do anything, and a run does not fail for a missing figure
-        return None
-    return 3 * int(counter.get_total_flops())

@@ -13,7 +13,7 @@ class Result:
     """The end of a run.
 
     Attributes:
-        route: that was trained.
+        route: that was trained, with drawn loop counts at those of the evaluation.
         parameters: of the model.
         steps: updates of the weights.
         tokens: trained on, each as often as it came.

@@ -53,12 +53,17 @@ def go_on(config: TrainConfig) -> tuple[Run, State]:
     return run, checkpoint.state
 
 
+#: With loop counts at run time, a route at one count says nothing of the others: the spec is compared as it is written.
+SPEC = {"model.route", "bindings"}
+
+
 def _check_settings(checkpoint: Checkpoint, config: TrainConfig) -> None:
     if config.route != checkpoint.route:
         help = "to train another route from these weights, begin a new run with `initial`"
         raise _mismatch(checkpoint.path, f"has the route `{checkpoint.route}`, and the config `{config.route}`", help)
     before, now = (_flat(each.model_dump()) | {"layers": _class_of(each)} for each in (checkpoint.config, config))
-    for name in sorted((before.keys() | now.keys()) - FREE):
+    free = FREE - SPEC if config.loops else FREE
+    for name in sorted((before.keys() | now.keys()) - free):
         if before.get(name) != now.get(name):
             raise _mismatch(checkpoint.path, f"has {name} {before.get(name)}, and the config {now.get(name)}")
 

@@ -11,8 +11,9 @@ from depthgraph.config import TrainConfig
 from depthgraph.errors import ConfigError
 from depthgraph.lab.checkpoint import State, latest_checkpoint, load_weights, save_checkpoint
 from depthgraph.lab.data import Corpus, load_corpus
+from depthgraph.lab.flops import StepFlops
 from depthgraph.lab.log import Log
-from depthgraph.lab.model import build_decoder, step_flops
+from depthgraph.lab.model import build_decoder
 from depthgraph.lab.optimiser import build_optimiser
 from depthgraph.nn import Decoder
 
@@ -27,7 +28,7 @@ class Run:
         model: the decoder, on the config's device.
         optimiser: AdamW over it.
         log: of out/log.jsonl.
-        flops: of one step; None if they cannot be counted.
+        flops: counts those of a step.
     """
 
     config: TrainConfig
@@ -35,7 +36,7 @@ class Run:
     model: Decoder
     optimiser: torch.optim.AdamW
     log: Log
-    flops: int | None
+    flops: StepFlops
 
     @property
     def out(self) -> Path:
@@ -47,7 +48,7 @@ def assemble(config: TrainConfig, corpus: Corpus) -> Run:
     """Build the model and what trains it."""
     model = _to_device(build_decoder(config), config.device)
     optimiser = build_optimiser(model, config.optimiser)
-    return Run(config, corpus, model, optimiser, Log(Path(config.out) / "log.jsonl"), step_flops(config, model))
+    return Run(config, corpus, model, optimiser, Log(Path(config.out) / "log.jsonl"), StepFlops(config, model))
 
 
 def _to_device(model: Decoder, device: str) -> Decoder:
@@ -74,7 +75,7 @@ def begin(config: TrainConfig, initial: str | Path | None) -> tuple[Run, State]:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError("invalid-config", f"the folder {out} cannot be made: {error.strerror}") from error
-    state = State(run.corpus.fingerprint, flops=None if run.flops is None else 0)
+    state = State(run.corpus.fingerprint, flops=None if run.flops.of(config.counts) is None else 0)
     # before the log begins, so that a run with a log can always be resumed, with its first weights
     save_checkpoint(out, run.model, run.optimiser, run.corpus.tokenizer, config, state)
     run.log.write("start", step=0, **facts(run), initial=None if initial is None else str(initial))

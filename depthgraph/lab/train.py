@@ -1,16 +1,18 @@
 """The training loop.
 
 A step is a pure function of the weights, the optimiser's state, and (seed, step): the windows of tokens are computed
-from those two, and so is the generator that dropout draws from. So a run that goes on from a checkpoint has the
-losses of one that was never stopped, to the last bit, on the same machine with the same number of threads.
+from those two, and so are the counts of loops and the generator that dropout draws from. So a run that goes on from a
+checkpoint has the losses of one that was never stopped, to the last bit, on the same machine with the same number of
+threads.
 """
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from types import MappingProxyType
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +27,7 @@ from depthgraph.lab.progress import Report, progress_bar
 from depthgraph.lab.result import Result
 from depthgraph.lab.resume import go_on
 from depthgraph.lab.run import Run, begin, check_finite, save
+from depthgraph.samplers import draw_counts
 
 __all__ = ["Result", "evaluate", "train"]
 
@@ -79,17 +82,20 @@ def _loop(run: Run, state: State, report: Report) -> State:
     config = run.config
     for step in range(state.step + 1, config.steps + 1):
         started = time.perf_counter()
-        loss, norm = _update(run, step)
+        counts = draw_counts(config.loops, config.seed, step, config.steps)
+        loss, norm = _update(run, step, counts)
         seconds = time.perf_counter() - started
         tokens = config.batch * config.length
-        flops = None if state.flops is None or run.flops is None else state.flops + run.flops
+        flops = run.flops.of(counts)
+        flops = None if state.flops is None or flops is None else state.flops + flops
         state = State(state.fingerprint, step, state.tokens + tokens, flops, state.seconds + seconds, loss)
         report(step, loss, tokens / seconds)
         last = step == config.steps
         if last or step % config.log_every == 0:
             done = {name: value for name, value in asdict(state).items() if name != "fingerprint"}
             rate = learning_rate(config.optimiser, step, config.steps)
-            run.log.write("step", **done, learning_rate=rate, gradient_norm=norm)
+            drawn = {"counts": counts} if counts else {}
+            run.log.write("step", **done, learning_rate=rate, gradient_norm=norm, **drawn)
         if not last and step % config.eval_every == 0:
             loss = evaluate(run.model, run.corpus, config)
             run.log.write("validation", step=step, loss=loss, perplexity=math.exp(loss))
@@ -98,14 +104,18 @@ def _loop(run: Run, state: State, report: Report) -> State:
     return state
 
 
-def _update(run: Run, step: int) -> tuple[float, float]:
-    """Do one step. Returns its loss, in nats a token, and the gradient's norm before clipping."""
+def _update(run: Run, step: int, counts: Mapping[str, int]) -> tuple[float, float]:
+    """Do one step, at some counts of its loops.
+
+    Returns:
+        its loss, in nats a token, and the gradient's norm before clipping.
+    """
     config, model = run.config, run.model.train()
     torch.manual_seed((config.seed << 32) + step)  # of dropout, if the user's layers have any
     windows = training_batch(
         run.corpus.training, seed=config.seed, step=step - 1, batch=config.batch, length=config.length
     )
-    loss = loss_of(model, windows.to(config.device))
+    loss = loss_of(model, windows.to(config.device), counts=counts)
     check_finite(run, step, "loss", loss.item())
     loss.backward()  # type: ignore[no-untyped-call]
     limit = math.inf if config.optimiser.clip is None else config.optimiser.clip
@@ -118,9 +128,21 @@ def _update(run: Run, step: int) -> tuple[float, float]:
     return loss.item(), norm
 
 
-def loss_of(model: nn.Module, windows: Tensor, reduction: str = "mean") -> Tensor:
-    """Return the cross-entropy of the next tokens, in nats, of windows [batch, length + 1]."""
-    logits: Tensor = model(windows[:, :-1])
+def loss_of(
+    model: nn.Module, windows: Tensor, reduction: str = "mean", counts: Mapping[str, int] = MappingProxyType({})
+) -> Tensor:
+    """Return the cross-entropy of the next tokens, in nats, of windows [batch, length + 1].
+
+    Of a model with early exits it is that of its output; what the exits give is not trained on.
+
+    Args:
+        model: tokens → logits, or a pair of logits and those at the exits.
+        windows: the tokens.
+        reduction: `mean` or `sum` over the tokens.
+        counts: of loops whose counts are chosen at run time; by default those of the evaluation.
+    """
+    output = model(windows[:, :-1], **counts)
+    logits: Tensor = output[0] if isinstance(output, tuple) else output
     return functional.cross_entropy(logits.flatten(0, 1), windows[:, 1:].flatten(), reduction=reduction)
 
 
@@ -144,7 +166,7 @@ def _result(run: Run, state: State, loss: float) -> Result:
     checkpoint = latest_checkpoint(run.out)
     assert checkpoint is not None
     return Result(
-        route=run.model.route,
+        route=run.config.route,
         parameters=sum(parameter.numel() for parameter in run.model.parameters()),
         steps=state.step,
         tokens=state.tokens,

@@ -22,12 +22,14 @@ from depthgraph.nn.conditioning import Lora, Norm, Scale, StepEmbedding
 from depthgraph.nn.conditioning_build import Conditioning
 from depthgraph.nn.cost import cost
 from depthgraph.nn.decoder import Decoder
+from depthgraph.nn.dynamic import DynamicModule
 from depthgraph.nn.module import RoutedModule
 from depthgraph.nn.unshare import merge, unshare
 
 __all__ = [
     "Conditioning",
     "Decoder",
+    "DynamicModule",
     "Lora",
     "Norm",
     "RoutedModule",

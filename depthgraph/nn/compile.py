@@ -1,7 +1,7 @@
 """From a route and layers to a torch module: one node an execution, one set of weights a layer."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args, overload
 
 from torch import Tensor, nn
 
@@ -17,12 +17,17 @@ from depthgraph.nn.weights import weights_of
 from depthgraph.nn.writer import Writer
 from depthgraph.operations import Execution
 from depthgraph.route import Route
+from depthgraph.source import Source
+from depthgraph.syntax import RouteSpec
 from depthgraph.verify import route_of
 
 if TYPE_CHECKING:
     import networkx as nx
 
+    from depthgraph.nn.dynamic import DynamicModule
 
+
+@overload
 def compile(
     route: "Route | nx.DiGraph[Any]",
     layers: Iterable[nn.Module],
@@ -35,7 +40,44 @@ def compile(
     conditioning: Conditioning | Iterable[Option] | None = None,
     allow_shared: bool = False,
     example: Tensor | None = None,
-) -> RoutedModule:
+) -> RoutedModule: ...
+
+
+@overload
+def compile(
+    route: str | Source | RouteSpec,
+    layers: Iterable[nn.Module],
+    *,
+    dynamic: Iterable[str] | Mapping[str, int],
+    bindings: Mapping[str, int] | None = None,
+    backprop_last: int | Mapping[str, int] | None = None,
+    inputs: Iterable[str] | None = None,
+    per_execution: Callable[[Execution], Constants | None] | None = None,
+    returns: Returns = "auto",
+    width: int | None = None,
+    weights: Mapping[str, nn.Module] | None = None,
+    conditioning: Conditioning | Iterable[Option] | None = None,
+    allow_shared: bool = False,
+    example: Tensor | None = None,
+) -> "DynamicModule": ...
+
+
+def compile(
+    route: "Route | nx.DiGraph[Any] | str | Source | RouteSpec",
+    layers: Iterable[nn.Module],
+    *,
+    inputs: Iterable[str] | None = None,
+    per_execution: Callable[[Execution], Constants | None] | None = None,
+    returns: Returns = "auto",
+    width: int | None = None,
+    weights: Mapping[str, nn.Module] | None = None,
+    conditioning: Conditioning | Iterable[Option] | None = None,
+    allow_shared: bool = False,
+    example: Tensor | None = None,
+    dynamic: Iterable[str] | Mapping[str, int] | None = None,
+    bindings: Mapping[str, int] | None = None,
+    backprop_last: int | Mapping[str, int] | None = None,
+) -> "RoutedModule | DynamicModule":
     """Compile a route over layers to a module that runs them in the route's order.
 
     The module is an `fx.GraphModule` with one `call_module` node an execution, named after it (`L2_1` is layer
@@ -52,8 +94,11 @@ def compile(
     Where layers are on several devices when this is called, the hidden state and the inputs are moved to each
     layer's device as they reach it; so place layers first, then compile.
 
+    With `dynamic` the first argument is a spec, and the counts of its loops are arguments of the module: one set of
+    weights for all of them, `model(hidden, r=8)` (docs/loops.md).
+
     Args:
-        route: a route, or a graph of one in networkx, which is verified.
+        route: a route, or a graph of one in networkx, which is verified; with `dynamic`, a spec.
         layers: the N layers. They are registered, not copied, and nothing is changed in them.
         inputs: the names of the inputs, when not all of the layers' parameters are wanted, or to reach a
             `**kwargs`. A name without a default that its layers share is required.
@@ -70,11 +115,16 @@ def compile(
             `depthgraph.nn`; or a `Conditioning`, which several routes over the same layers share.
         allow_shared: whether one module object may be several layers.
         example: a hidden state (of the meta device, if you like) to check the layers' shapes with.
+        dynamic: names of the spec that are counts at run time; a mapping gives their defaults, as `where` does.
+        bindings: with `dynamic`, values of the spec's other names.
+        backprop_last: with `dynamic`, k, for every count or by name: the gradient goes through the last k iterations
+            of its loops and no further (see `depthgraph.truncation`).
 
     Raises:
         CompileError: `not-a-route`, `bad-layers`, `layer-count`, `shared-layer`, `layer-inputs`,
-            `bad-constant`, `layer-shape`, `layer-output`, `unknown-width` or `unknown-weights`; of conditioning those
-            that `Conditioning.bind` names.
+            `bad-constant`, `layer-shape`, `layer-output`, `unknown-width`, `unknown-weights` or `loop-count`; of
+            conditioning those that `Conditioning.bind` names.
+        SpecError: with `dynamic`, the spec means no route over these layers.
         GraphError: the networkx graph breaks rules.
 
     Examples:
@@ -87,6 +137,27 @@ def compile(
         >>> list(model.state_dict())
         ['layers.0.weight', 'layers.0.bias', 'layers.1.weight', 'layers.1.bias']
     """
+    if dynamic is not None:
+        from depthgraph.nn.dynamic import compile_dynamic
+
+        return compile_dynamic(
+            route,
+            layers,
+            dynamic,
+            bindings=bindings,
+            backprop_last=backprop_last,
+            inputs=inputs if inputs is None else tuple(inputs),
+            per_execution=per_execution,
+            returns=returns,
+            width=width,
+            weights=weights,
+            conditioning=conditioning,
+            allow_shared=allow_shared,
+            example=example,
+        )
+    if bindings is not None or backprop_last is not None:
+        message = "`bindings` and `backprop_last` are for counts at run time, and `dynamic` names none"
+        raise CompileError("loop-count", message, help="bind names where the route is made: dg.route(spec, k=2)")
     route = _as_route(route)
     if returns not in get_args(Returns):
         raise ValueError(f"returns is one of {', '.join(get_args(Returns))}; found {returns!r}")
@@ -105,13 +176,13 @@ def compile(
     return RoutedModule.build(route, nn.ModuleList(modules), graph, {**own, **conditioned.modules})
 
 
-def _as_route(route: "Route | nx.DiGraph[Any]") -> Route:
+def _as_route(route: object) -> Route:
     if isinstance(route, Route):
         return route
     import networkx as nx
 
     if isinstance(route, nx.Graph):
-        return route_of(route)
+        return route_of(cast(Any, route))
     raise CompileError(
         "not-a-route",
         f"a {type(route).__name__} is given where a route is needed",

@@ -1,7 +1,7 @@
 """The reference decoder: a plain pre-norm transformer whose layers run in the order of a route."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -10,9 +10,11 @@ from torch.nn import functional
 from depthgraph.decoder_config import DecoderConfig
 from depthgraph.errors import CompileError, ConfigError
 from depthgraph.nn.compile import compile
-from depthgraph.nn.module import match_compiled_keys
+from depthgraph.nn.dynamic import DynamicModule
+from depthgraph.nn.module import RoutedModule, match_compiled_keys
 from depthgraph.nn.positions import Rotary, alibi_bias, rotary_table, rotate
 from depthgraph.route import Route
+from depthgraph.syntax import RouteSpec
 
 #: The matrices that write into the residual stream, by the end of their names.
 RESIDUAL_PROJECTIONS = ("attention.out.weight", "ffn.down.weight")
@@ -26,25 +28,34 @@ class Decoder(nn.Module):
 
     Attributes:
         config: its settings. Where a route was given to the constructor, `route` below is what runs.
-        body: the compiled route.
+        body: the compiled route; of a spec with loop counts at run time, the module that chooses among routes.
     """
+
+    body: RoutedModule | DynamicModule
 
     def __init__(
         self,
         config: DecoderConfig,
-        route: Route | None = None,
+        route: Route | RouteSpec | None = None,
         layers: Iterable[nn.Module] | None = None,
         *,
         seed: int = 0,
+        dynamic: Iterable[str] | Mapping[str, int] | None = None,
+        bindings: Mapping[str, int] | None = None,
+        backprop_last: int | Mapping[str, int] | None = None,
     ) -> None:
         """Build the decoder with fresh weights.
 
         Args:
             config: the settings.
-            route: a route over config.parameter_depth layers, instead of config.route.
+            route: a route over config.parameter_depth layers, instead of config.route; with `dynamic`, a spec.
             layers: the layers, instead of this file's. Their forward takes the hidden state first and, by name,
                 what config.positions needs: `rotary` or `bias`. Their weights stay as they are.
             seed: of the generator that draws the weights.
+            dynamic: names of the spec that are loop counts at run time: `decoder(tokens, r=8)`. This and the next
+                two are as for `compile`.
+            bindings: with `dynamic`, values of the spec's other names.
+            backprop_last: with `dynamic`, the iterations of a loop that the gradient goes through.
 
         Raises:
             SpecError: config.route means no route over these layers.
@@ -54,40 +65,58 @@ class Decoder(nn.Module):
         self.config = config
         self.embedding = nn.Embedding(config.vocab_size, config.width)
         self.positions = nn.Embedding(config.context, config.width) if config.positions == "learned" else None
-        own = [DecoderLayer(config) for _ in range(config.parameter_depth)] if layers is None else []
-        self.body = compile(route or _route(config), own or list(layers or ()))
+        own: list[nn.Module] = []
+        if layers is None:
+            own = [DecoderLayer(config) for _ in range(config.parameter_depth)]
+        modules = own or list(layers or ())
+        chosen = {"dynamic": dynamic, "bindings": bindings, "backprop_last": backprop_last, "width": config.width}
+        spec = route or (_route(config) if dynamic is None else config.route)
+        self.body = compile(spec, modules, **chosen)  # type: ignore[call-overload]
         self.norm = nn.RMSNorm(config.width, eps=config.norm_eps)
         self._check_positions()
         initialise([self.embedding, *filter(None, [self.positions]), *own], config, seed)
 
     @property
     def route(self) -> Route:
-        """The route that runs."""
+        """The route that runs; with counts at run time, that of the default counts."""
         return self.body.route
 
-    def forward(self, tokens: Tensor) -> Tensor:
+    def forward(self, tokens: Tensor, **counts: int) -> Tensor | tuple[Tensor, tuple[Tensor, ...]]:
         """Return the logits of the next token at every position.
 
         Args:
             tokens: [B, T], integers below vocab_size.
+            counts: of loops, where they are chosen at run time; those that have a default may be left out.
 
         Returns:
-            [B, T, vocab_size].
+            [B, T, vocab_size]. Of a route with exits a pair: those logits, and a tuple of as many at the exits, through
+            the same norm and the same head.
 
         Raises:
             ConfigError: `too-many-tokens`, for learned positions and T over config.context.
+            CompileError: `loop-count`, as for `DynamicModule`.
         """
         length = tokens.shape[1]
         hidden = self.embedding(tokens)
         if self.positions is not None:
             self._check_length(length)
             hidden = hidden + self.positions(torch.arange(length, device=tokens.device))
-        hidden = self.norm(self.body(hidden, **self._attention_inputs(length, hidden)))
-        logits: Tensor = functional.linear(hidden, self.embedding.weight)
-        return logits
+        output = self.body(hidden, **self.attention_inputs(length, hidden), **counts)
+        if isinstance(output, tuple):
+            output, exits = output
+            return self._logits(output), tuple(map(self._logits, exits))
+        return self._logits(output)
 
-    def _attention_inputs(self, length: int, hidden: Tensor) -> dict[str, Rotary | Tensor]:
-        """Compute once what every execution's attention needs."""
+    def _logits(self, hidden: Tensor) -> Tensor:
+        return functional.linear(self.norm(hidden), self.embedding.weight)
+
+    def attention_inputs(self, length: int, hidden: Tensor) -> dict[str, Rotary | Tensor]:
+        """Compute once what every execution's attention needs.
+
+        Args:
+            length: T.
+            hidden: a hidden state, for its device and dtype.
+        """
         config = self.config
         match config.positions:
             case "rope":
@@ -97,11 +126,16 @@ class Decoder(nn.Module):
             case "nope" | "learned":
                 return {}
 
+    @property
+    def body_inputs(self) -> frozenset[str]:
+        """The names of what the route's layers take, the hidden state among them."""
+        body = self.body.first if isinstance(self.body, DynamicModule) else self.body
+        return frozenset(str(node.target) for node in body.graph.nodes if node.op == "placeholder")
+
     def _check_positions(self) -> None:
         """Refuse layers that would leave the positions out in silence."""
         name = {"rope": "rotary", "alibi": "bias"}.get(self.config.positions)
-        taken = {node.target for node in self.body.graph.nodes if node.op == "placeholder"}
-        if name is not None and name not in taken:
+        if name is not None and name not in self.body_inputs:
             raise CompileError(
                 "layer-inputs",
                 f"positions are {self.config.positions}, and no layer takes `{name}`",
