@@ -1,26 +1,44 @@
 """Routes that differ by one edit, and routes that come of two."""
 
 from collections.abc import Iterable, Iterator
+from typing import TypeVar
 
 from depthgraph.explore.bounds import Bounds
 from depthgraph.explore.generators import Generator, below
 from depthgraph.route import Route
 
 Path = tuple[int, ...]
+T = TypeVar("T")
 
 
-def neighbours_of(route: Route, bounds: Bounds) -> Iterator[Route]:
-    """Yield the routes within bounds whose paths are one edit away; none for a route with data flow.
+def candidates(route: Route, steps: Iterable[Route]) -> list[Path | Route]:
+    """Return what one edit makes of a route, each once: paths, and routes with data flow.
 
     Args:
-        route: a chain, or nothing comes.
-        bounds: what is checked before a route is made of a path.
+        route: the path of a chain is edited; one with data flow has only its steps.
+        steps: routes that one name's step makes of it.
     """
-    if not route.is_chain:
-        return
-    for path in dict.fromkeys(edited(route.path, bounds.parameter_depth)):
-        if path and path != route.path and within(path, bounds):
-            yield Route.of(path, bounds.parameter_depth)
+    found: dict[Path | Route, None] = {}
+    if route.is_chain:
+        found |= dict.fromkeys(edited(route.path, route.parameter_depth))
+    found |= dict.fromkeys(step.path if step.is_chain else step for step in steps)
+    return [each for each in found if each not in (route.path, route) and each != ()]
+
+
+def route_of(candidate: Path | Route, bounds: Bounds) -> Route | None:
+    """Return a candidate as a route; None where it does not keep the bounds."""
+    if isinstance(candidate, Route):
+        return candidate if bounds.admits(candidate) else None
+    return Route.of(candidate, bounds.parameter_depth) if within(candidate, bounds) else None
+
+
+def in_random_order(given: Iterable[T], generator: Generator) -> Iterator[T]:
+    """Yield what is given, every order equally likely, one draw each."""
+    rest = list(given)
+    while rest:
+        at = below(generator, len(rest))
+        rest[at], rest[-1] = rest[-1], rest[at]
+        yield rest.pop()
 
 
 def edited(path: Path, layers: int) -> Iterator[Path]:
@@ -58,24 +76,8 @@ def within(path: Path, bounds: Bounds) -> bool:
     return bounds.admits_visits(tuple(visits))
 
 
-def children_of(one: Route, other: Route, mixed: Iterable[Route], generator: Generator) -> Iterator[Route]:
-    """Yield what comes of two routes, in random order: a beginning of one with an end of the other, and `mixed`.
-
-    Args:
-        one: gives beginnings.
-        other: gives ends.
-        mixed: further candidates.
-        generator: shuffles them.
-    """
-    cuts: list[Route | tuple[int, int]] = list(mixed)
-    if one.is_chain and other.is_chain:
-        lengths = range(1, one.execution_depth + 1), range(other.execution_depth)
-        cuts += [(begin, end) for begin in lengths[0] for end in lengths[1]]
-    while cuts:
-        at = below(generator, len(cuts))
-        cuts[at], cuts[-1] = cuts[-1], cuts[at]
-        cut = cuts.pop()
-        if isinstance(cut, tuple):
-            yield Route.of(one.path[: cut[0]] + other.path[cut[1] :], one.parameter_depth)
-        else:
-            yield cut
+def cuts(one: Route, other: Route) -> list[tuple[int, int]]:
+    """Return where a beginning of one route can meet an end of another: how much of each comes before."""
+    if not (one.is_chain and other.is_chain):
+        return []
+    return [(a, b) for a in range(1, one.execution_depth + 1) for b in range(other.execution_depth)]

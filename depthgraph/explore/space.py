@@ -7,7 +7,7 @@ from typing import Any
 
 from depthgraph.errors import ExploreError
 from depthgraph.explore.bounds import Bounds, bounds_of
-from depthgraph.explore.edits import children_of, neighbours_of
+from depthgraph.explore.edits import Path, candidates, cuts, in_random_order, route_of
 from depthgraph.explore.generators import Generator, below, distinct_below, shown_count
 from depthgraph.explore.parts import Listed, Ordered, Part
 from depthgraph.explore.patterns import ANY, ILR, read_pattern
@@ -173,7 +173,7 @@ class RouteSpace:
         return map(self.at, distinct_below(generator, self._some(number), number))
 
     def neighbours(self, route: Route) -> tuple[Route, ...]:
-        """Return the routes of the space that are one edit away, in order.
+        """Return the routes of the space that are one edit away, in a fixed order.
 
         An edit of a path inserts one execution of any layer, removes one, puts another layer in the place of one, moves
         one to another place, runs a stretch once more right behind itself, or takes such a second run away. Of a route
@@ -183,11 +183,12 @@ class RouteSpace:
         Raises:
             ExploreError: `not-in-space`.
         """
+        routes = (route_of(each, self.bounds) for each in self._candidates(route))
+        return tuple(each for each in routes if each is not None and each in self)
+
+    def _candidates(self, route: Route) -> list[Path | Route]:
         self._check(route)
-        found = dict.fromkeys(each for each in neighbours_of(route, self.bounds) if each in self)
-        if self.listed is not None:
-            found |= dict.fromkeys(each for each in self.listed.steps(route) if each in self)
-        return tuple(sorted(found, key=self.index))
+        return candidates(route, self.listed.steps(route) if self.listed is not None else ())
 
     def mutate(self, route: Route, generator: Generator) -> Route:
         """Return one of its neighbours, each as likely as the others; where it has none, any route of the space.
@@ -195,8 +196,11 @@ class RouteSpace:
         Raises:
             ExploreError: `not-in-space`.
         """
-        near = self.neighbours(route)
-        return near[below(generator, len(near))] if near else self.sample(generator)
+        for candidate in in_random_order(self._candidates(route), generator):
+            found = route_of(candidate, self.bounds)
+            if found is not None and found in self:
+                return found
+        return self.sample(generator)
 
     def crossover(self, one: Route, other: Route, generator: Generator) -> Route:
         """Return a route of the space that begins as one and ends as another.
@@ -210,9 +214,12 @@ class RouteSpace:
         self._check(one)
         self._check(other)
         mixed = self.listed.mixtures(one, other) if self.listed is not None else []
-        for child in children_of(one, other, mixed, generator):
-            if child not in (one, other) and child in self:
-                return child
+        both: list[Route | tuple[int, int]] = [*mixed, *cuts(one, other)]
+        for each in in_random_order(both, generator):
+            child = each if isinstance(each, Route) else one.path[: each[0]] + other.path[each[1] :]
+            found = route_of(child, self.bounds)
+            if found is not None and found not in (one, other) and found in self:
+                return found
         return (one, other)[below(generator, 2)]
 
     def _some(self, number: int) -> int:
