@@ -89,10 +89,25 @@ def test_the_mermaid_picture_is_the_one_that_is_drawn():
     assert shown.strip() == folded_mermaid(dg.route("lft(5)")).strip()
 
 
-@pytest.mark.parametrize(("name", "text"), [("lft5-staircase", "lft(5)"), ("lft24-staircase", "lft(24)")])
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("lft5-staircase", "lft(5)"),
+        ("lft24-staircase", "lft(24)"),
+        ("huginn-staircase", "1..2 save(e) (mix(e) 3..6)x4 7..8"),
+    ],
+)
 def test_staircases_in_the_docs_are_the_ones_that_are_drawn(name, text):
     shown = (ROOT / "docs" / "images" / f"{name}.svg").read_text(encoding="utf-8")
     assert shown.strip() == dg.route(text)._repr_svg_().strip()
+
+
+def test_the_text_of_data_flow_in_the_docs_is_the_one_that_is_drawn():
+    from depthgraph.draw import staircase_text
+
+    text = (ROOT / "docs" / "drawing.md").read_text(encoding="utf-8")
+    drawn = staircase_text(dg.route("1..2 save(e) (add(e) 3..4 exit)x3 stopgrad 5"), width=80)
+    assert f"```\n{drawn}```" in text
 
 
 def test_the_config_on_the_training_page_is_one(tmp_path):
