@@ -1,5 +1,7 @@
 """Facts on spaces of routes, against every path that can be written down."""
 
+import copy
+import pickle
 import random
 from collections import Counter
 from itertools import islice, product
@@ -204,6 +206,14 @@ def test_a_space_is_a_value():
     assert one.executions == (3, 4)
 
 
+def test_a_space_travels_without_its_tables():
+    space = RouteSpace(6, executions=(6, 14), patterns=("ilr", "looped"))
+    assert space.count()
+    pickled = pickle.dumps(space)
+    assert len(pickled) < 500
+    assert list(pickle.loads(pickled)) == list(copy.deepcopy(space)) == list(space)
+
+
 def test_flops_alone_or_visits_alone_bound_a_space():
     assert RouteSpace(4, flops=1.5).count() == RouteSpace(4, executions=(4, 6)).count()
     assert RouteSpace(3, max_visits=2).count() == RouteSpace(3, executions=(3, 6), max_visits=2).count()
@@ -234,10 +244,21 @@ def test_what_is_too_much_to_count_is_refused():
     with pytest.raises(dg.ExploreError, match="cannot be counted here") as caught:
         RouteSpace(1_000, executions=(1_000, 2_000)).count()
     assert caught.value.code == "space-too-large"
+    with pytest.raises(dg.ExploreError, match="cannot be counted here"):
+        RouteSpace(2, executions=(2, 100_000)).count()
     costs = tuple(1 + 7**n for n in range(24))
     with pytest.raises(dg.ExploreError, match="different sums of costs") as caught:
         RouteSpace(24, executions=(24, 48), flops=3, costs=costs).count()
     assert caught.value.code == "space-too-large"
+
+
+def test_routes_with_too_many_edits_are_refused():
+    space = RouteSpace(2, executions=(2, 2_000))
+    long = dg.route("(1 2)x1000")
+    for call in (space.neighbours, lambda route: space.crossover(route, route, random.Random(0))):
+        with pytest.raises(dg.ExploreError, match="too many") as caught:
+            call(long)
+        assert caught.value.code == "space-too-large"
 
 
 def test_nothing_is_drawn_from_a_space_without_routes():

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
+from depthgraph.errors import ExploreError
 from depthgraph.explore.bounds import Bounds
 from depthgraph.explore.generators import Generator, below
 from depthgraph.route import Route
@@ -11,15 +12,25 @@ Path = tuple[int, ...]
 T = TypeVar("T")
 
 
+#: Executions of a route that is edited, and places where two routes can be cut: there are about 3 E² edits.
+MOST_EXECUTIONS, MOST_CUTS = 256, 1_000_000
+
+
 def candidates(route: Route, steps: Iterable[Route]) -> list[Path | Route]:
     """Return what one edit makes of a route, each once: paths, and routes with data flow.
 
     Args:
         route: the path of a chain is edited; one with data flow has only its steps.
         steps: routes that one name's step makes of it.
+
+    Raises:
+        ExploreError: `space-too-large`, for a route with more than `MOST_EXECUTIONS`.
     """
     found: dict[Path | Route, None] = {}
     if route.is_chain:
+        if route.execution_depth > MOST_EXECUTIONS:
+            message = f"a route of {route.execution_depth:,} executions has too many edits, over {MOST_EXECUTIONS}"
+            raise ExploreError("space-too-large", message, help="draw other routes, or take shorter ones")
         found |= dict.fromkeys(edited(route.path, route.parameter_depth))
     found |= dict.fromkeys(step.path if step.is_chain else step for step in steps)
     return [each for each in found if each not in (route.path, route) and each != ()]
@@ -80,4 +91,7 @@ def cuts(one: Route, other: Route) -> list[tuple[int, int]]:
     """Return where a beginning of one route can meet an end of another: how much of each comes before."""
     if not (one.is_chain and other.is_chain):
         return []
+    if one.execution_depth * other.execution_depth > MOST_CUTS:
+        message = f"routes of {one.execution_depth:,} and {other.execution_depth:,} executions have too many cuts"
+        raise ExploreError("space-too-large", message, help="take shorter ones")
     return [(a, b) for a in range(1, one.execution_depth + 1) for b in range(other.execution_depth)]

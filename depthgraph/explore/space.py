@@ -1,7 +1,7 @@
 """Spaces of routes: what is held fixed, and every route that keeps it."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
@@ -64,6 +64,10 @@ class RouteSpace:
             if isinstance(value, list):  # as JSON and YAML give them
                 object.__setattr__(self, name, tuple(value))
         _ = self.bounds, self._parts
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave tables and lists out of pickles: a process that reads one makes its own."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @cached_property
     def bounds(self) -> Bounds:

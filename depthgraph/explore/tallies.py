@@ -13,14 +13,14 @@ m + 1 times. Reuse maps, where order plays no part, are counted by (x^l + … + 
 from bisect import bisect_left, bisect_right
 from functools import cached_property
 from itertools import accumulate
-from math import comb
+from math import comb, log2
 from typing import Protocol
 
 from depthgraph.errors import ExploreError
 from depthgraph.explore.bounds import Bounds
 
-#: The largest tables: their numbers have as many digits as the space has.
-MOST_CELLS, MOST_SUMS = 250_000, 500_000
+#: The largest tables: numbers, bytes of those numbers (a space has as many digits as E · log N), and sums of costs.
+MOST_CELLS, MOST_BYTES, MOST_SUMS = 250_000, 100_000_000, 500_000
 
 
 class Tallies(Protocol):
@@ -35,7 +35,8 @@ class EqualTallies:
 
     def __init__(self, bounds: Bounds, ordered: bool) -> None:
         N, E = bounds.parameter_depth, bounds.longest
-        if N * (E + 1) > MOST_CELLS:
+        size = E * log2(N + 1) / 16 if ordered else 8  # bytes of a number, half of that of the largest
+        if N * (E + 1) > MOST_CELLS or N * (E + 1) * size > MOST_BYTES:
             raise too_large(f"{N:,} layers and up to {E:,} executions")
         row = _next_paths if ordered else _next_maps
         self.N = N
