@@ -36,18 +36,18 @@ class Size:
         across: the room for all cells.
         up: the room for all layers.
         largest: the largest cell.
-        least: how wide the picture is at least, so that the text of the route has room.
+        least: how wide the picture is at least.
+        for_text: with data flow, the picture is as wide as the text of the route, up to this.
     """
 
     across: float
     up: float
     largest: float
     least: float = 0.0
+    for_text: float = 0.0
 
 
-FULL = Size(760.0, 560.0, 26.0)
-#: as wide as the text of the route, up to this, where that is long: with data flow.
-WIDE_ENOUGH = 480.0
+FULL = Size(760.0, 560.0, 26.0, for_text=480.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ def staircase(
     frame = _frame(route, shown, score, size, room + ABOVE + LEVEL * levels + 8)
     width = max(frame.right, MARGIN + text_width(title, 10), frame.left + legend_width(score), size.least) + MARGIN
     if not route.is_chain:
-        width = max(width, min(WIDE_ENOUGH, 6.7 * len(text) + 2 * MARGIN))
+        width = max(width, min(size.for_text, 6.7 * len(text) + 2 * MARGIN))
     shapes = (
         *(_fitted(line, width - 2 * MARGIN) for line in above),
         Text(MARGIN, room + 22, _clipped(text, width), size=11, colour="ink", font="mono"),
