@@ -39,3 +39,5 @@ def test_a_wheel_finds_its_grammars(tmp_path):
         cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(installed)}, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert run.stdout.split("\n") == ["1..2 (i..i+2 for i in 1..3)", "True", ""]
+    modules = {path.relative_to(source) for path in (source / "depthgraph").rglob("*.py")}
+    assert modules <= {path.relative_to(installed) for path in installed.rglob("*.py")}
