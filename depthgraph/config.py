@@ -11,12 +11,12 @@ from pydantic_core.core_schema import ValidationInfo
 from depthgraph.config_errors import config_error
 from depthgraph.decoder_config import PRESETS, DecoderConfig
 from depthgraph.errors import ConfigError, SpecError
-from depthgraph.expand import expand, route_from_text
+from depthgraph.expand import route_from_text
+from depthgraph.loops import Loop, check_loops, evaluated, loop_fault
 from depthgraph.parser import parse
 from depthgraph.route import Route
-from depthgraph.samplers import Count, Loop
+from depthgraph.samplers import Count
 from depthgraph.source import Source
-from depthgraph.truncation import integer_names, truncated
 from depthgraph.yaml_file import Document, read_yaml
 
 #: The text that is at hand on every machine: Python's own language reference, as `help()` shows it.
@@ -175,33 +175,15 @@ class TrainConfig(Settings):
     @classmethod
     def _loops_are_the_routes(cls, loops: dict[str, Loop], info: ValidationInfo) -> dict[str, Loop]:
         model, bindings = info.data.get("model"), info.data.get("bindings", {})
-        try:
-            known = {} if model is None or not loops else _integers(model, bindings)
-        except SpecError:  # the route is reported on its own
-            return loops
-        for name, loop in loops.items():
-            if name in bindings:
-                message = "`{name}` is bound by `bindings`, and is the count of a loop"
-                raise PydanticCustomError("setting", message, {"name": name})
-            if model is not None and name not in known:
-                listed = {"name": name, "names": ", ".join(f"`{each}`" for each in known) or "none"}
-                message = "the route has no name `{name}` for the count of a loop; its names are {names}"
-                raise PydanticCustomError("setting", message, listed)
-            if loop.eval is None and loop.usual is None and known.get(name) is None:
-                message = "`loops.{name}` says no `eval`, the count at which the model is evaluated"
-                raise PydanticCustomError("setting", message, {"name": name})
+        fault = None if model is None else loop_fault(loops, model.route, {**bindings, "N": model.parameter_depth})
+        if fault is not None:
+            raise PydanticCustomError("setting", "{fault}", {"fault": fault})
         return loops
 
     @property
     def counts(self) -> dict[str, int]:
         """The count of every loop at which the model is evaluated."""
-        known = _integers(self.model, self.bindings) if self.loops else {}
-        return {name: loop.eval or loop.usual or known[name] or 0 for name, loop in self.loops.items()}
-
-    @property
-    def backprop_last(self) -> dict[str, int]:
-        """The loops whose gradient is cut: how many iterations keep it."""
-        return {name: loop.backprop_last for name, loop in self.loops.items() if loop.backprop_last is not None}
+        return evaluated(self.loops, self.model.route, {**self.bindings, "N": self.model.parameter_depth})
 
     @property
     def route(self) -> Route:
@@ -215,23 +197,6 @@ class TrainConfig(Settings):
     def bound_route(self, text: str | Source) -> Route:
         """Return the route of a spec over this config's layers, with its bindings."""
         return route_from_text(text, {**self.bindings, **self.counts}, N=self.model.parameter_depth)
-
-    def check_loops(self, text: str | Source) -> None:
-        """Check that a spec means a route at the smallest and at the largest counts that can be drawn.
-
-        Raises:
-            SpecError: it means none, or its gradient cannot be cut as the loops say.
-        """
-        spec = parse(text)
-        for end in (0, 1):
-            counts = {name: loop.bounds[end] or loop.bounds[0] for name, loop in self.loops.items()}
-            bound = {**self.bindings, **counts, "N": self.model.parameter_depth}
-            expand(truncated(spec, self.backprop_last, bound), bound)
-
-
-def _integers(model: ModelConfig, bindings: dict[str, int]) -> dict[str, int | None]:
-    """Return the names of a route that can be loop counts, with the values that it gives them itself."""
-    return integer_names(parse(model.route), {**bindings, "N": model.parameter_depth})
 
 
 def load_train_config(path: str | Path) -> TrainConfig:
@@ -252,7 +217,8 @@ def load_train_config(path: str | Path) -> TrainConfig:
     spec = document.source_of(("model", "route")) if written else config.model.route
     config.bound_route(spec)
     if config.loops:
-        config.check_loops(spec)
+        bound = {**config.bindings, "N": config.model.parameter_depth}
+        check_loops(parse(spec), config.loops, bound)
     return _with_paths(document, config, Path(path).absolute().parent)
 
 

@@ -234,38 +234,6 @@ class Schedule(Sampler):
         return min(lows), None if None in highs else max(highs)
 
 
-class LoopSettings(BaseModel):
-    """What a training config says of a loop beside how its count is drawn.
-
-    Attributes:
-        backprop_last: k: the gradient goes through the last k iterations; through all by default.
-        eval: the count at which the model is evaluated; by default that of a `fixed` sampler, or the spec's own.
-    """
-
-    backprop_last: Count | None = None
-    eval: Count | None = None
-
-
-class FixedLoop(LoopSettings, Fixed):
-    """A loop with a fixed count."""
-
-
-class UniformLoop(LoopSettings, Uniform):
-    """A loop whose counts are equally frequent."""
-
-
-class PoissonLogNormalLoop(LoopSettings, PoissonLogNormal):
-    """A loop with Huginn's counts."""
-
-
-class ScheduleLoop(LoopSettings, Schedule):
-    """A loop whose counts follow a schedule."""
-
-
-#: A loop of a training config, by its `kind`.
-Loop = Annotated[FixedLoop | UniformLoop | PoissonLogNormalLoop | ScheduleLoop, Field(discriminator="kind")]
-
-
 def draw_counts(loops: Mapping[str, Sampler], seed: int, step: int, steps: int) -> dict[str, int]:
     """Return the count of every loop at one step, the same in every process.
 

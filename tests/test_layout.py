@@ -14,7 +14,7 @@ ROOT = Path(depthgraph.__file__).parent
 #: A module imports only what stands above it. docs/architecture.md says what each is.
 ORDER = [
     "source", "errors", "whole_file", "words", "operations", "valid", "flow", "route", "syntax", "well_formed", "unparse", "misread", "build", "parser", "schemes", "names", "terms", "listing", "scope",
-    "outside", "sweep", "integers", "evaluate", "expand", "truncation", "symbols", "stretches", "repeats", "cutting", "canonical", "graph", "plan", "reading", "facts", "rules", "verify", "decoder_config", "costs", "decoder_cost", "yaml_file", "config_errors", "samplers",
+    "outside", "sweep", "integers", "evaluate", "expand", "carried", "truncation", "symbols", "stretches", "repeats", "cutting", "canonical", "graph", "plan", "reading", "facts", "rules", "verify", "decoder_config", "costs", "decoder_cost", "yaml_file", "config_errors", "samplers", "loops",
     "config",
     "draw", "formats", "explore", "nn", "lab", "cli",
 ]  # fmt: skip

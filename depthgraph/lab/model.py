@@ -12,6 +12,7 @@ from torch import nn
 
 from depthgraph.config import TrainConfig
 from depthgraph.errors import ConfigError
+from depthgraph.loops import cut
 from depthgraph.nn import Decoder
 from depthgraph.parser import parse
 from depthgraph.route import Route
@@ -38,7 +39,7 @@ def build_decoder(config: TrainConfig, route: Route | None = None) -> Decoder:
             torch.manual_seed(config.seed)  # the user's layers draw their weights from the global generator
             layers = [layer(config.model) for _ in range(config.model.parameter_depth)]
     if route is None and config.loops:
-        spec, counts, last = parse(config.model.route), config.counts, config.backprop_last
+        spec, counts, last = parse(config.model.route), config.counts, cut(config.loops)
         return Decoder(
             config.model, spec, layers, seed=config.seed, dynamic=counts, bindings=config.bindings, backprop_last=last
         )
