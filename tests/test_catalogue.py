@@ -1,11 +1,14 @@
 """The catalogue of published routes: every row counts right, and runs what a plain transcription of its source runs."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import nn
 from transcriptions import TRANSCRIPTIONS
 
 import depthgraph as dg
+from depthgraph.cli.schemes import schemes as command
 
 from layers import Residual
 
@@ -52,3 +55,14 @@ def test_the_compiled_route_computes_what_the_source_computes(row):
     assert torch.equal(found[0], expected[0])
     assert len(found[1]) == len(expected[1])
     assert all(map(torch.equal, found[1], expected[1]))
+
+
+DOCS = Path(__file__).parent.parent / "docs"
+
+
+def test_the_gallery_in_the_docs_is_what_the_command_writes(tmp_path):
+    command(draw=tmp_path)
+    written = {path.relative_to(tmp_path): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    kept = {path.relative_to(DOCS): path.read_bytes() for path in [DOCS / "gallery.md", *(DOCS / "gallery").iterdir()]}
+    assert written == kept, "run: depthgraph schemes --draw docs"
+    assert len(written) == len(ROWS) + 1

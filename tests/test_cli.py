@@ -363,6 +363,30 @@ def test_draw_as_json(tmp_path):
     assert json.loads(result.stdout) == {"file": str(path), "route": str(dg.route("lft(5)"))}
 
 
+def test_schemes_lists_the_published_routes():
+    result = run("schemes", "--published")
+    assert all(each.title in result.stdout for each in dg.catalogue())
+    rows = json.loads(run("schemes", "--published", "--json").stdout)
+    assert [(row["spec"], row["execution_depth"]) for row in rows] == [
+        (each.text, each.execution_depth) for each in dg.catalogue()
+    ]
+
+
+def test_schemes_draws_the_published_routes(tmp_path):
+    written = json.loads(run("schemes", "--draw", str(tmp_path / "new"), "--json").stdout)
+    assert len(written["pictures"]) == len(dg.catalogue())
+    page = (tmp_path / "new" / "gallery.md").read_text(encoding="utf-8")
+    assert all(f"](gallery/{Path(picture).name})" in page for picture in written["pictures"])
+    assert Path(written["page"]).parent == tmp_path / "new"
+
+
+@pytest.mark.parametrize("option", [["--published"], ["--draw", "x"]])
+def test_one_scheme_and_all_routes_are_not_asked_for_at_once(option):
+    result = run("schemes", "lft", *option)
+    assert result.returncode == 2
+    assert "--published and --draw are for all routes" in result.stderr
+
+
 def test_schemes_lists_the_library():
     result = run("schemes")
     assert all(scheme.signature in result.stdout for scheme in dg.schemes().values())
