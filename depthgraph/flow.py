@@ -11,6 +11,7 @@ from typing import NamedTuple, assert_never
 
 from depthgraph.errors import NO_SPAN, Fault
 from depthgraph.operations import (
+    MOST_NESTED,
     Add,
     Execution,
     Exit,
@@ -160,6 +161,7 @@ class _Tracer:
         self.states = [State("input")]
         self.scopes = [_Scope()]
         self._counts: Counter[str] = Counter()
+        self._depth = 0
 
     def run(self, operations: Iterable[Operation], hidden: Read, scope: _Scope) -> Read:
         """Follow operations from h on, and return the h behind them."""
@@ -194,6 +196,10 @@ class _Tracer:
         return f"{kind}.{self._counts[kind]}"
 
     def _branches(self, join: Join, hidden: Read, scope: _Scope) -> tuple[Read, ...]:
+        self._depth += 1
+        if self._depth > MOST_NESTED:
+            message = f"branches are nested more than {MOST_NESTED} deep"
+            raise Fault("too-deep", message, join.span or NO_SPAN, "save states, and join them one after the other")
         ends = []
         for branch in join.branches:
             if not executions_of(branch):
@@ -202,6 +208,7 @@ class _Tracer:
             self.scopes.append(inner)
             ends.append(self.run(branch, hidden, inner))
             scope.seen_in_branches |= inner.records.keys() | inner.seen_in_branches
+        self._depth -= 1
         return tuple(ends)
 
 

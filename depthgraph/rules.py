@@ -9,10 +9,9 @@ from depthgraph.errors import shown
 from depthgraph.facts import Facts
 from depthgraph.flow import KINDS
 from depthgraph.graph import BRANCH, EXECUTION, HIDDEN, INPUT, OUTPUT, REGISTER, read_iterations
-from depthgraph.operations import Add, Exit, Gate, Mean, Mix, StopGradient, Sum
+from depthgraph.operations import MOST_NESTED, Add, Exit, Gate, Mean, Mix, StopGradient, Sum
 from depthgraph.plan import Plan
 from depthgraph.route import as_integer
-from depthgraph.valid import MOST_NESTED
 
 #: What a rule yields: what was found, and the nodes it is about.
 Found = Iterator[tuple[str, tuple[Any, ...]]]

@@ -2,7 +2,6 @@
 
 from depthgraph.errors import shown
 from depthgraph.operations import (
-    MOST_NESTED,
     Execution,
     Exit,
     Gate,
@@ -14,8 +13,6 @@ from depthgraph.operations import (
     walk,
 )
 from depthgraph.words import LONGEST_NAME, is_name
-
-__all__ = ["MOST_NESTED", "check_operations"]
 
 
 def check_operations(operations: tuple[Operation, ...]) -> dict[int, int]:

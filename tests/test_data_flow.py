@@ -388,13 +388,13 @@ def test_the_limit_is_kept_by_arithmetic():
             dg.route(text)
 
 
-def test_branches_nest_as_deep_as_parentheses():
+def test_branches_nest_half_as_deep_as_parentheses():
     def nested(depth):
         return "mean(" * depth + "1" + " | 1)" * depth
 
-    assert dg.route(nested(64)).execution_depth == 65
+    assert dg.route(nested(32)).execution_depth == 33
     with pytest.raises(dg.SpecError, match="too-deep"):
-        dg.route(nested(65))
+        dg.route(nested(33))
 
 
 # Equality, copies, order.
@@ -527,9 +527,9 @@ def _shared(levels):
 
 
 def test_joins_that_are_nested_too_deep_are_refused_and_not_a_recursion_error():
-    assert Route.of_operations([_deep(63)]).execution_depth == 65
+    assert Route.of_operations([_deep(31)]).execution_depth == 33
     for make in (Route.of_operations, lambda operations: Route(1, tuple(operations))):
-        with pytest.raises(ValueError, match="nested more than 64 deep"):
+        with pytest.raises(ValueError, match="nested more than 32 deep"):
             make([_deep(5_000)])
 
 

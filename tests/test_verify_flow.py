@@ -226,7 +226,7 @@ def test_too_deep_branches_are_a_failure_and_no_crash():
     graph.add_node("out", kind="output")
     graph.add_edge(last, "out", kind="hidden")
     (failure,) = dg.failures(graph)
-    assert str(failure) == "[branches] branches are nested 69 deep, and at most 64"
+    assert str(failure) == "[branches] branches are nested 69 deep, and at most 32"
 
 
 @given(flow_routes(), st.data())
