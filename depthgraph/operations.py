@@ -148,7 +148,8 @@ Weighted = Mix | Gate
 Join = Mean | Sum
 
 
-#: How deep branches may be nested (half as deep as parentheses, so that loops in them fit too), and how many operations may stand in branches.
+#: How deep branches may be nested: half as deep as parentheses, so that loops in them fit too; and how many operations
+#: may stand in branches.
 MOST_NESTED, MOST_IN_BRANCHES = 32, 1_000_000
 
 
