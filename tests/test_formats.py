@@ -215,6 +215,8 @@ def test_blocks_of_rys_are_inserted_one_by_one(depth, data):
 def test_rys_takes_the_form_that_is_shorter():
     assert formats.write("rys", dg.route("1..52 46..80")) == "blocks:45,52"
     assert formats.write("rys", dg.route("1..6")) == "blocks:0,0"
+    assert formats.write("rys", dg.route("1..2")) == "blocks:0,0"
+    assert formats.write("rys", dg.route("1")) == "layers:0"
     assert formats.write("rys", dg.route("1x5")) == "layers:0,0,0,0,0"
     assert formats.write("rys", dg.route("1..3 rev(1..3)")) == "layers:0,1,2,2,1,0"
 
