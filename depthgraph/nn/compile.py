@@ -158,7 +158,7 @@ def compile(
     if bindings is not None or backprop_last is not None:
         message = "`bindings` and `backprop_last` are for counts at run time, and `dynamic` names none"
         raise CompileError("loop-count", message, help="bind names where the route is made: dg.route(spec, k=2)")
-    route = _as_route(route)
+    route = as_route(route)
     if returns not in get_args(Returns):
         raise ValueError(f"returns is one of {', '.join(get_args(Returns))}; found {returns!r}")
     modules = check_layers(route, layers, allow_shared)
@@ -176,7 +176,13 @@ def compile(
     return RoutedModule.build(route, nn.ModuleList(modules), graph, {**own, **conditioned.modules})
 
 
-def _as_route(route: object) -> Route:
+def as_route(route: object) -> Route:
+    """Return a route, or the route of a graph in networkx, which is verified.
+
+    Raises:
+        CompileError: `not-a-route` for anything else.
+        GraphError: the graph breaks rules.
+    """
     if isinstance(route, Route):
         return route
     import networkx as nx

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from depthgraph.costs import Attention, Cost
 from depthgraph.errors import CostError
 from depthgraph.nn.checks import check_layers
-from depthgraph.nn.compile import _as_route
+from depthgraph.nn.compile import as_route
 from depthgraph.nn.count import Hidden
 from depthgraph.nn.inputs import Constants, bind_constants, choose_inputs
 from depthgraph.nn.meter import Given, Meter
@@ -95,7 +95,7 @@ def cost(
     for name, value, allowed in (("returns", returns, Returns), ("attention", attention, Attention)):
         if value not in get_args(allowed):
             raise ValueError(f"{name} is one of {', '.join(get_args(allowed))}; found {value!r}")
-    route = _as_route(route)
+    route = as_route(route)
     modules = check_layers(route, _made(route, layers), allow_shared)
     running = {number: modules[number - 1] for number in sorted(set(route.path))}
     signatures = {number: read_signature(number, module) for number, module in running.items()}
