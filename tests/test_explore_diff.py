@@ -123,6 +123,11 @@ TEXTS = [
     ("1 save(a) 2 add(a) 3 stopgrad 3", "1 2 3 stopgrad exit 3", ["after execution 1: `save(a)` is gone",
         "after execution 2: `add(a)` is gone", "after execution 3: `exit` is new"]),
     ("1 mean(2 | 3) 4", "1 sum(2 | 3) 4", ["after execution 1: `sum(` instead of `mean(`"]),
+    ("1 mean(2 | 3) 4", "1 mean(2 | 3 2) 4", ["after execution 3: `2` is new", "layer 2: 1 → 2 visits",
+        "E 4 → 5, multiplier 1 → 1.25, max visits 1 → 2, longest return 0 → 2"]),
+    ("1..3", "1..2 mean(3 | 1..2 3)", ["the first is a chain, the second has data flow",
+        "execution 3: `mean(3 | 1..3)` instead of `3`", "layers 1..3: 1 → 2 visits",
+        "E 3 → 6, multiplier 1 → 2, max visits 1 → 2, longest return 0 → 3"]),
     ("1..3", "1..2 3", ["the routes are equal"]),
 ]  # fmt: skip
 

@@ -1,9 +1,9 @@
 """Which places of one sequence stand for which of another: as many equal pairs as possible, in as few stretches."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from difflib import SequenceMatcher
 
-Symbols = Sequence[int]
+Symbols = Sequence[Hashable]
 
 #: The largest table: what is left of one sequence times what is left of the other, without equal ends.
 MOST_CELLS = 1_000_000

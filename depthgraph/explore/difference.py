@@ -9,7 +9,7 @@ from depthgraph.explore.alignment import align
 from depthgraph.explore.measures import Measures, measures
 from depthgraph.explore.wording import Wording
 from depthgraph.route import Route
-from depthgraph.symbols import Alphabet
+from depthgraph.symbols import CLOSE, JOINS, Alphabet
 
 if TYPE_CHECKING:
     import os
@@ -152,7 +152,7 @@ def diff(one: Route, other: Route) -> Diff:
 
 def _stretches(one: tuple[int, ...], other: tuple[int, ...]) -> list[Edit]:
     """Return both sequences cut where equal stretches begin and end; what differs is removed, added or replaced."""
-    pairs = align(one, other)
+    pairs = align(_nested(one), _nested(other))
     found = []
     a = b = 0
     for _, group in groupby(enumerate(pairs), key=lambda item: (item[1][0] - item[0], item[1][1] - item[0])):
@@ -162,6 +162,16 @@ def _stretches(one: tuple[int, ...], other: tuple[int, ...]) -> list[Edit]:
         found.append(Edit("same", range(first, first + size), range(second, second + size)))
         a, b = first + size, second + size
     return found + _gap(range(a, len(one)), range(b, len(other)))
+
+
+def _nested(symbols: tuple[int, ...]) -> list[tuple[int, int]]:
+    """Return the symbols with the number of branches that each stands in: what is in a branch is aligned with such."""
+    found, depth = [], 0
+    for symbol in symbols:
+        depth -= symbol == CLOSE
+        found.append((symbol, depth))
+        depth += symbol in JOINS
+    return found
 
 
 def _gap(one: range, other: range) -> list[Edit]:

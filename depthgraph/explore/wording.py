@@ -42,4 +42,4 @@ class Wording:
                 end += 1
             words.append(f"{symbols[at]}..{symbols[end - 1]}" if end - at > 1 else self.word(symbols[at]))
             at = end
-        return " ".join(words)
+        return " ".join(words).replace("( ", "(").replace(" )", ")")
