@@ -13,8 +13,9 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 import depthgraph as dg
+from depthgraph.decoder_config import DecoderConfig
 from depthgraph.errors import CompileError
-from depthgraph.nn import Conditioning, Lora, Norm, Scale, StepEmbedding, compile
+from depthgraph.nn import Conditioning, Decoder, Lora, Norm, Scale, StepEmbedding, compile, unshare
 from depthgraph.route import Route
 
 from layers import AnnotatedTuple, Residual, ReturnsTuple
@@ -345,6 +346,49 @@ class TestSharing:
         with pytest.raises(CompileError, match=r"L1_2\.lora\.A has the shape \(2, 6\), .* \(2, 8\)") as caught:
             compile(dg.route("1x2"), [nn.Linear(8, 8)], conditioning=conditioning)
         assert caught.value.code == "conditioning-mismatch"
+
+
+def test_loop_counts_at_run_time_share_the_parameters_of_the_longest_route():
+    layers, spec, h = make_blocks(4), "1 (2 3)x r 4", torch.randn(2, WIDTH)
+    conditioning = Conditioning([StepEmbedding(by="iteration"), Norm(), Lora(2), Scale("1/sqrt(visits)")])
+    conditioning.prepare(dg.route(spec, r=4), layers, width=WIDTH)
+    model = compile(spec, layers, dynamic={"r": 2}, width=WIDTH, conditioning=conditioning)
+    changed(model)
+    own = {name: value for name, value in model.state_dict().items() if not name.startswith("layers.")}
+    assert len(own) == 4 + 2 * 3 * (2 + 4)
+    for count in (4, 1, 2, 4):
+        fixed = compile(dg.route(spec, r=count), layers, conditioning=conditioning)
+        assert torch.equal(model(h, r=count), fixed(h))
+        assert list(fixed.state_dict()) == list(model.state_dict())
+    found = list(model.parameters())
+    assert len(found) == len({id(each) for each in found}) == len(model.state_dict())
+    twin = copy.deepcopy(model)
+    with torch.no_grad():
+        twin.get_parameter("conditioning.iteration_4.step.weight").fill_(5)
+    assert not torch.equal(twin(h, r=4), model(h, r=4))
+    assert torch.equal(twin(h, r=3), model(h, r=3))
+    with pytest.raises(CompileError, match="nothing for") as caught:
+        model(h, r=5)
+    assert caught.value.code == "conditioning-mismatch"
+
+
+def test_the_decoder_takes_options_and_draws_new_weights_from_its_seed():
+    config = DecoderConfig(
+        vocab_size=7, width=8, ffn_width=12, heads=2, parameter_depth=3, context=16, route="1 (2)x3 3"
+    )
+    one, other, plain = (
+        Decoder(config, seed=4, conditioning=each) for each in ([Lora(2), Norm()], [Lora(2), Norm()], None)
+    )
+    tokens = torch.randint(7, (2, 5))
+    assert torch.equal(one(tokens), plain(tokens))
+    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
+    keys = [name for name in one.state_dict() if "L2_3" in name]
+    assert "body.conditioning.L2_3.lora.attention.qkv.A" in keys
+    assert "body.conditioning.L2_3.norm.ffn_norm.weight" in keys
+    changed(one.body)
+    twin = unshare(one)
+    assert torch.equal(twin(tokens), one(tokens))
+    assert twin.route.execution_depth == twin.route.parameter_depth == 5
 
 
 def full_model():

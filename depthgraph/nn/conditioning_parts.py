@@ -97,7 +97,13 @@ class LowRank(nn.Module):
         self.A = nn.Parameter(torch.empty(rank, width, device=weight.device, dtype=weight.dtype))
         self.B = nn.Parameter(torch.zeros(out, rank, device=weight.device, dtype=weight.dtype))
         self.scaling = alpha / rank
-        nn.init.kaiming_uniform_(self.A, a=5**0.5)
+        self.draw()
+
+    @torch.no_grad()
+    def draw(self, generator: torch.Generator | None = None) -> None:
+        """Draw A anew, from U(-1/√in, 1/√in). Numbers are drawn on the CPU, so they do not depend on the device."""
+        bound = self.A.shape[1] ** -0.5
+        self.A.copy_(torch.empty(self.A.shape, device="cpu").uniform_(-bound, bound, generator=generator))
 
     def forward(self, weight: Tensor) -> Tensor:
         """Return the updated weight, [out, in]."""
@@ -106,6 +112,14 @@ class LowRank(nn.Module):
     def extra_repr(self) -> str:
         """Say what `print(model)` shows."""
         return f"rank={self.A.shape[0]}, scaling={self.scaling:g}"
+
+
+def draw_updates(module: nn.Module, seed: int) -> None:
+    """Draw the low-rank updates in a module anew, from a generator of their own."""
+    generator = torch.Generator("cpu").manual_seed(seed)
+    for part in module.modules():
+        if isinstance(part, LowRank):
+            part.draw(generator)
 
 
 class OwnNorm(nn.Module):
@@ -196,7 +210,7 @@ class _CheckpointWatch:
 
     def check(self, module: nn.Module, _arguments: Any) -> None:
         hooks = _saving_hooks()
-        if hooks is not None and hooks != self.outer and hooks[0].__module__ == "torch.utils.checkpoint":
+        if hooks is not None and hooks != self.outer and getattr(hooks[0], "__module__", "") == "torch.utils.checkpoint":
             raise CompileError(
                 "checkpoint-in-layer",
                 f"a {type(module).__name__} whose weights this execution exchanges runs inside a checkpoint of its "

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -10,6 +11,9 @@ from torch.nn import functional
 from depthgraph.decoder_config import DecoderConfig
 from depthgraph.errors import CompileError, ConfigError
 from depthgraph.nn.compile import compile
+from depthgraph.nn.conditioning import Option
+from depthgraph.nn.conditioning_build import Conditioning
+from depthgraph.nn.conditioning_parts import draw_updates
 from depthgraph.nn.dynamic import DynamicModule
 from depthgraph.nn.module import RoutedModule, match_compiled_keys
 from depthgraph.nn.positions import Rotary, alibi_bias, rotary_table, rotate
@@ -43,6 +47,7 @@ class Decoder(nn.Module):
         dynamic: Iterable[str] | Mapping[str, int] | None = None,
         bindings: Mapping[str, int] | None = None,
         backprop_last: int | Mapping[str, int] | None = None,
+        conditioning: Conditioning | Iterable[Option] | None = None,
     ) -> None:
         """Build the decoder with fresh weights.
 
@@ -56,6 +61,8 @@ class Decoder(nn.Module):
                 two are as for `compile`.
             bindings: with `dynamic`, values of the spec's other names.
             backprop_last: with `dynamic`, the iterations of a loop that the gradient goes through.
+            conditioning: what single executions have of their own, as for `compile`. From options new weights are
+                made, drawn from `seed` too; those of a `Conditioning` stay as they are.
 
         Raises:
             SpecError: config.route means no route over these layers.
@@ -69,12 +76,15 @@ class Decoder(nn.Module):
         if layers is None:
             own = [DecoderLayer(config) for _ in range(config.parameter_depth)]
         modules = own or list(layers or ())
-        chosen = {"dynamic": dynamic, "bindings": bindings, "backprop_last": backprop_last, "width": config.width}
+        options: dict[str, Any] = {"dynamic": dynamic, "bindings": bindings, "backprop_last": backprop_last}
+        options |= {"conditioning": conditioning, "width": config.width}
         spec = route or (_route(config) if dynamic is None else config.route)
-        self.body = compile(spec, modules, **chosen)  # type: ignore[call-overload]
+        self.body = compile(spec, modules, **options)
         self.norm = nn.RMSNorm(config.width, eps=config.norm_eps)
         self._check_positions()
         initialise([self.embedding, *filter(None, [self.positions]), *own], config, seed)
+        if not isinstance(conditioning, Conditioning):
+            draw_updates(self.body, seed)
 
     @property
     def route(self) -> Route:
