@@ -8,7 +8,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --retries 8 --timeout 60 --constraint constraints.txt
 # The projects whose notations are read and written have an environment of their own: they need much that this one does not.
 PEERS := .venv-peers/bin
-PEERS_PIP = $(subst $(BIN),$(PEERS),$(PIP)) --constraint peers/constraints.txt
+PEERS_PIP = $(subst $(BIN),$(PEERS),$(PIP)) --constraint tests/peers/constraints.txt
 # a package index that fails once often answers the next time
 TRY := try() { "$$@" || { echo "trying once more: $$*"; sleep 5; "$$@"; } || { sleep 20; "$$@"; }; }; try
 
@@ -42,19 +42,20 @@ check: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --doctest-modules depthgraph tests
 
 # exllamav3 without what it needs: its kernels are CUDA, and only its parser is run
-.venv-peers/ready: pyproject.toml constraints.txt peers/requirements.txt peers/constraints.txt
+.venv-peers/ready: pyproject.toml constraints.txt tests/peers/requirements.txt tests/peers/constraints.txt
 	$(PYTHON) -m venv .venv-peers
 	@echo "installing torch, then depthgraph and its peers, into .venv-peers"
 	@$(TRY) $(PEERS_PIP) $(TORCH)
-	@$(TRY) $(PEERS_PIP) --editable . --requirement peers/requirements.txt
+	@$(TRY) $(PEERS_PIP) --editable . --requirement tests/peers/requirements.txt
 	@$(TRY) $(PEERS_PIP) --no-deps exllamav3
 	@touch $@
 
 peers: .venv-peers/ready
-	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(PEERS)/python -m pytest -p no:warnings --override-ini pythonpath=peers peers
+	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(PEERS)/python -m pytest -p no:warnings --override-ini pythonpath=tests/peers tests/peers
 
 bench: setup
 	$(BIN)/python benchmarks/language.py
+	$(BIN)/python benchmarks/explore.py
 	$(BIN)/python benchmarks/overhead.py
 
 clean:
