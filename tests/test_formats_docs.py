@@ -26,7 +26,7 @@ def test_the_page_has_a_row_for_each_notation_with_its_base_and_example():
 
 
 def test_what_was_checked_is_on_the_page_in_the_same_versions():
-    pins = (Path(__file__).parent.parent / "peers" / "constraints.txt").read_text(encoding="utf-8")
+    pins = (Path(__file__).parent / "peers" / "constraints.txt").read_text(encoding="utf-8")
     for project in ("x-transformers", "peft", "mergekit", "exllamav3"):
         version = re.search(rf"(?m)^{project}==(.*)$", pins)[1]
         assert f"{project} {version}" in PAGE
