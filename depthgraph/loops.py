@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field
 
-from depthgraph.errors import SpecError
+from depthgraph.errors import ConfigError, SpecError
 from depthgraph.expand import expand
 from depthgraph.parser import parse
 from depthgraph.samplers import Count, Fixed, PoissonLogNormal, Schedule, Uniform
@@ -85,8 +85,13 @@ def check_loops(spec: RouteSpec, loops: Loops, bindings: Mapping[str, int]) -> N
     """Check that a spec means a route at the smallest and at the largest counts that can be drawn.
 
     Raises:
-        SpecError: it means none, or its gradient cannot be cut as the loops say.
+        ConfigError: it means none, or its gradient cannot be cut as the loops say; with its place in the spec.
     """
     for end in (0, 1):
         counts = {name: loop.bounds[end] or loop.bounds[0] for name, loop in loops.items()}
-        expand(truncated(spec, cut(loops), {**bindings, **counts}), {**bindings, **counts})
+        try:
+            expand(truncated(spec, cut(loops), {**bindings, **counts}), {**bindings, **counts})
+        except SpecError as error:
+            said = ", ".join(f"{name}={count}" for name, count in counts.items())
+            message = f"at {said}, which `loops` can draw: {error.message}"
+            raise ConfigError("invalid-config", message, error.source, error.span, help=error.help) from error

@@ -72,11 +72,12 @@ def _wrong(document: Document, node: yaml.Node, message: str, help: str = "") ->
 
 
 def _bindings(document: Document, around: Iterable[yaml.MappingNode]) -> dict[str, int]:
-    """Return what the mappings around a route bind: N beside it, `bindings` beside it or further out."""
+    """Return what the mappings around a route bind: N beside it, `bindings` and `loops` beside it or further out."""
     bound: dict[str, int] = {}
     for mapping in around:
         for key, value in _bound_by(document, mapping):
             bound[key.value] = _integer(document, value, key.value)
+        bound |= _loop_counts(mapping)
         bound |= _depth(document, mapping)
     return bound
 
@@ -91,6 +92,18 @@ def _bound_by(document: Document, mapping: yaml.MappingNode) -> list[tuple[yaml.
         if not isinstance(built(key), str):
             raise _wrong(document, key, "what `bindings` binds is a name", "write `bindings: {r: 4}`")
     return list(bindings.value)
+
+
+def _loop_counts(mapping: yaml.MappingNode) -> dict[str, int]:
+    """Return the counts at which `loops` of a training config are evaluated, where it says them; `train` checks it."""
+    _, loops = entry(mapping, "loops") or (None, None)
+    told = loops.value if isinstance(loops, yaml.MappingNode) else []
+    counts: dict[str, int] = {}
+    for key, loop in told:
+        found = [entry(loop, name) for name in ("eval", "count")] if isinstance(loop, yaml.MappingNode) else []
+        values = [built(value) for _, value in filter(None, found)]
+        counts |= {key.value: value for value in values[:1] if isinstance(value, int) and not isinstance(value, bool)}
+    return counts
 
 
 def _depth(document: Document, mapping: yaml.MappingNode) -> dict[str, int]:
