@@ -1,8 +1,10 @@
 """Facts on the difference of two routes: what is aligned, what is said, what is drawn."""
 
+import re
 import xml.etree.ElementTree as ElementTree
 from functools import cache
 from itertools import combinations, pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,6 +14,8 @@ import depthgraph as dg
 from depthgraph.explore import diff
 from depthgraph.explore.alignment import _best, _quick, align
 from depthgraph.explore.picture import MOST_COLUMNS
+
+DOCS = Path(__file__).parent.parent / "docs"
 
 symbols = st.lists(st.integers(1, 4), max_size=12).map(tuple)
 few = st.lists(st.integers(1, 3), max_size=5).map(tuple)
@@ -183,6 +187,13 @@ def test_operations_of_data_flow_are_drawn_as_they_are_written():
     found = diff(dg.route("1..3"), dg.route("1 save(a) 2 add(a) mean(3 | 3)"))
     words = {word for row in rows(found.draw()) for _, word in row}
     assert {"save(a)", "add(a)", "mean(", "|", ")"} <= words
+
+
+def test_the_picture_in_the_docs_is_the_one_that_is_drawn():
+    page = (DOCS / "exploring.md").read_text(encoding="utf-8")
+    one, other = re.search(r'dg.diff\(dg.route\("([^"]+)"\), dg.route\("([^"]+)"\)\)', page).groups()
+    shown = (DOCS / "images" / "diff.svg").read_text(encoding="utf-8")
+    assert shown == diff(dg.route(one), dg.route(other)).draw().source
 
 
 def test_a_notebook_shows_the_picture():

@@ -232,6 +232,14 @@ def test_flops_alone_or_visits_alone_bound_a_space():
         ({"N": 3, "executions": 5, "costs": (1, 2)}, "costs has one number for each of the 3 layers; found 2 numbers"),
         ({"N": 2, "executions": 5, "costs": (1, 0)}, "a cost is an integer of at least 1; found 0"),
         ({"N": 2, "executions": 5, "patterns": ()}, "patterns are texts, at least one"),
+        ({"N": 2, "executions": 5, "patterns": 5}, "patterns are texts, at least one; found 5"),
+        ({"N": 2, "executions": 5, "patterns": ("ilr", None)}, "patterns are texts, at least one"),
+        ({"N": "2", "executions": 5}, "N is an integer of 1 to 1,000,000; found a str"),
+        ({"N": 2, "executions": (1, 2, 3)}, "executions is an integer of 1 to 100,000; found a tuple"),
+        ({"N": 2, "executions": 5, "max_visits": True}, "max_visits is an integer"),
+        ({"N": 2, "executions": 5, "flops": float("nan")}, "flops is the highest ratio"),
+        ({"N": 2, "executions": 5, "flops": "2"}, "flops is the highest ratio"),
+        ({"N": 2, "executions": 5, "costs": (1, 1.5)}, "a cost is an integer of at least 1; found 1.5"),
     ],
 )
 def test_bounds_that_are_none_are_refused(settings, words):

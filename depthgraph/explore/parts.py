@@ -36,6 +36,14 @@ class Part(Protocol):
     def __iter__(self) -> Iterator[Route]: ...
 
 
+class _Executions(dict[tuple[int, int, int], Execution]):
+    """(position, layer, visit) → the execution, made when it is first asked for."""
+
+    def __missing__(self, key: tuple[int, int, int]) -> Execution:
+        execution = self[key] = Execution(*key)
+        return execution
+
+
 class Ordered:
     """Every path within bounds, ascending by executions, then by reuse map, then by path.
 
@@ -47,7 +55,7 @@ class Ordered:
 
     def __init__(self, bounds: Bounds, *, in_a_row: bool) -> None:
         self.bounds, self.in_a_row = bounds, in_a_row
-        self._shared: dict[tuple[int, int, int], Execution] = {}
+        self._shared = _Executions()
 
     @cached_property
     def _maps(self) -> ReuseMaps:
@@ -117,11 +125,7 @@ class Ordered:
         executions = []
         for position, layer in enumerate(path, 1):
             seen[layer] = visit = seen[layer] + 1
-            key = (position, layer, visit)
-            execution = self._shared.get(key)
-            if execution is None:
-                execution = self._shared[key] = Execution(position, layer, visit)
-            executions.append(execution)
+            executions.append(self._shared[position, layer, visit])
         dropped = tuple(layer for layer, times in enumerate(visits, 1) if not times)
         route = assembled(tuple(executions), len(visits), dropped)
         vars(route).update(path=tuple(path), reuse_map=visits)  # what the route would find out when asked

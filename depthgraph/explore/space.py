@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
-from depthgraph.errors import ExploreError
+from depthgraph.errors import ExploreError, shown
 from depthgraph.explore.bounds import Bounds, bounds_of
 from depthgraph.explore.edits import Path, candidates, cuts, in_random_order, route_of
 from depthgraph.explore.generators import Generator, below, distinct_below, shown_count
@@ -82,8 +82,9 @@ class RouteSpace:
 
     @cached_property
     def _parts(self) -> tuple[Part, ...]:
-        if not self.families or not all(isinstance(each, str) for each in self.families):
-            raise ExploreError("invalid-space", f"patterns are texts, at least one; found {self.families!r}")
+        given = self.families
+        if not isinstance(given, tuple) or not given or not all(isinstance(each, str) for each in given):
+            raise ExploreError("invalid-space", f"patterns are texts, at least one; found {shown(given)}")
         if ANY in self.families and all(each in (ANY, ILR) for each in self.families):
             return (Ordered(self.bounds, in_a_row=False),)
         first = Ordered(self.bounds, in_a_row=ANY not in self.families) if {ANY, ILR} & set(self.families) else None
