@@ -210,7 +210,11 @@ class _CheckpointWatch:
 
     def check(self, module: nn.Module, _arguments: Any) -> None:
         hooks = _saving_hooks()
-        if hooks is not None and hooks != self.outer and getattr(hooks[0], "__module__", "") == "torch.utils.checkpoint":
+        if (
+            hooks is not None
+            and hooks != self.outer
+            and getattr(hooks[0], "__module__", "") == "torch.utils.checkpoint"
+        ):
             raise CompileError(
                 "checkpoint-in-layer",
                 f"a {type(module).__name__} whose weights this execution exchanges runs inside a checkpoint of its "

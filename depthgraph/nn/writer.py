@@ -12,7 +12,7 @@ from torch import Tensor, fx
 
 from depthgraph.flow import Computing
 from depthgraph.nn.capture import Key
-from depthgraph.nn.conditioning_build import Calls
+from depthgraph.nn.conditioning_bind import Calls
 from depthgraph.nn.inputs import Constants, Input
 from depthgraph.nn.runtime import hidden_of, moved_beside, moved_to
 from depthgraph.nn.signature import LayerSignature, Returns, kind_of
