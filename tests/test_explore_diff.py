@@ -14,6 +14,9 @@ import depthgraph as dg
 from depthgraph.explore import diff
 from depthgraph.explore.alignment import _best, _quick, align
 from depthgraph.explore.picture import MOST_COLUMNS
+from depthgraph.symbols import is_flow
+
+from strategies import flow_routes, routes
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -104,6 +107,25 @@ def test_the_edits_make_one_route_of_the_other(before, after):
             stretch = whole[begin : places.start]
             assert whole[begin : places.stop] == stretch * (1 + len(places) // edit.unit)
     assert found.same == (before == after) == (not found.changes)
+
+
+@given(flow_routes() | routes, flow_routes() | routes)
+def test_routes_with_data_flow_are_compared_whole(one, other):
+    found = diff(one, other)
+    for route, symbols, which in zip((one, other), found.symbols, ("one", "other"), strict=True):
+        assert [n for edit in found.edits for n in getattr(edit, which)] == list(range(len(symbols)))
+        assert [symbol for symbol in symbols if not is_flow(symbol)] == list(route.path)
+    for edit in found.edits:
+        stretches = (
+            found.symbols[0][edit.one.start : edit.one.stop],
+            found.symbols[1][edit.other.start : edit.other.stop],
+        )
+        assert (edit.kind == "same") == (stretches[0] == stretches[1])
+    layers = (one.parameter_depth, one.dropped) == (other.parameter_depth, other.dropped)
+    assert found.same == (layers and not found.changes)
+    assert str(found).splitlines()[1:] if not found.same else str(found).endswith("the routes are equal")
+    drawn = [word for row in rows(found.draw()) for _, word in row]
+    assert sorted(word for word in drawn if word.isdigit()) == sorted(map(str, one.path + other.path))
 
 
 TEXTS = [

@@ -146,4 +146,6 @@ def test_too_many_values_to_try_are_refused_with_what_to_do():
         RouteSpace(24, executions=(24, 48), patterns="1..a b..c d..N").count()
     assert caught.value.code == "space-too-large"
     assert "for a in 0..4" in caught.value.help
-    assert RouteSpace(24, executions=(24, 48), patterns="1..a b..c d..N for a in 24..24, b in 20..24, c in 22..24").count()
+    assert RouteSpace(
+        24, executions=(24, 48), patterns="1..a b..c d..N for a in 24..24, b in 20..24, c in 22..24"
+    ).count()
