@@ -57,6 +57,7 @@ bench: setup
 	$(BIN)/python benchmarks/language.py
 	$(BIN)/python benchmarks/explore.py
 	$(BIN)/python benchmarks/overhead.py
+	$(BIN)/python benchmarks/cost.py
 
 clean:
 	rm -rf .venv .venv-peers build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-output

@@ -131,7 +131,7 @@ def test_constants_of_an_execution_reach_it():
     assert [part.forward.total for part in found.parts] == [4 * 288, 2 * 288]
 
 
-def test_compiled_and_scripted_layers_are_counted_as_they_were():
+def test_compiled_layers_are_counted_as_they_were():
     layers = [Layer(6), Layer(6)]
     expected = dg.cost(CHAIN, layers, length=4)
     wrapped = [torch.compile(layers[0], backend="eager"), nn.Sequential(torch.compile(layers[1], backend="eager"))]
