@@ -6,7 +6,8 @@ from xml.etree import ElementTree
 
 import pygraphviz
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from test_draw_names import HOSTILE
 
 import depthgraph as dg
@@ -52,11 +53,15 @@ def reads(route):
     return sorted((known[r.state].name, state.name, r.register or "") for state in states(route) for r in state.reads)
 
 
-def route_of(spec):
-    try:
-        return spec.expand()
-    except dg.DepthGraphError:
-        assume(False)
+@st.composite
+def flows(draw):
+    """Routes of specs, whose loops are written, and routes built by program, whose loops are found."""
+    if draw(st.booleans()):
+        try:
+            return draw(flow_specs()).expand()
+        except dg.DepthGraphError:
+            pass  # a few of these specs have a fault
+    return draw(flow_routes())
 
 
 # the structure
@@ -100,7 +105,7 @@ def test_loops_of_data_flow_built_by_program_are_those_of_its_text():
 
 
 @FEW
-@given(flow_routes())
+@given(flows())
 def test_the_tree_has_every_state_in_order(route):
     steps = list(steps_of(tree(route)))
     assert [step.column for step in steps] == list(range(1, len(route.flow.states)))
@@ -173,20 +178,13 @@ def test_the_folded_view_has_every_read_and_no_other(spec):
 
 
 @FEW
-@given(flow_routes())
+@given(flows())
 def test_the_folded_view_of_any_route_has_every_read_and_no_other(route):
     assert folded_edges(route) == folded_reads(route)
 
 
 @FEW
-@given(flow_specs())
-def test_the_folded_view_of_any_spec_has_every_read_and_no_other(spec):
-    route = route_of(spec)
-    assert folded_edges(route) == folded_reads(route)
-
-
-@FEW
-@given(flow_routes())
+@given(flows())
 def test_every_exit_leaves_the_folded_view_at_what_it_gives_out(route):
     known, found = route.flow.states, 0
     exits = {(folded_name(known[s.hidden.state]), s.hidden.register) for s in known if isinstance(s.operation, Exit)}
@@ -210,6 +208,12 @@ def test_huginn_folded():
 def test_a_way_back_that_drops_h_says_what_is_loaded():
     backs = {edge for edge in drawn(folded_dot(dg.route(HRM))) if edge[3] == "back"}
     assert backs == {("L4", "add.1", "×2 load(l)", "back"), ("L8", "add.1", "×2 load(l)", "back")}
+
+
+def test_a_loop_of_branches_that_ends_in_a_load_says_so():
+    route = dg.route("save(a) 1 (mean(2 | 3) exit load(a))x2 4")
+    assert ("mean.1", "fork.1", "×2 load(a)", "back") in set(drawn(folded_dot(route)))
+    assert folded_edges(route) == folded_reads(route)
 
 
 def test_all_exits_of_one_layer_are_one_arrow():
@@ -264,7 +268,7 @@ def meet(a, b):
 
 
 @FEW
-@given(flow_routes())
+@given(flows())
 def test_no_label_meets_a_line_another_label_or_a_node(route):
     sheet = folded_sheet(route)
     boxes = list(label_boxes(sheet.column))
@@ -285,7 +289,7 @@ def test_no_label_meets_a_line_another_label_or_a_node(route):
 
 
 @FEW
-@given(flow_routes())
+@given(flows())
 def test_the_unrolled_view_has_every_read_once_and_no_other(route):
     edges = list(drawn(unrolled_dot(route)))
     labels = pygraphviz.AGraph(string=unrolled_dot(route))
@@ -343,7 +347,7 @@ def inside(segment, box):
 
 
 @FEW
-@given(flow_routes())
+@given(flows())
 def test_no_line_crosses_a_node_of_the_unrolled_view(route):
     sheet = unrolled_sheet(route)
     lines = [corners for _, _, corners in ways(sheet)] + [routed.corners for routed in sheet.router.routed()]
@@ -352,7 +356,7 @@ def test_no_line_crosses_a_node_of_the_unrolled_view(route):
 
 
 @FEW
-@given(flow_routes())
+@given(flows())
 def test_lines_of_two_states_do_not_lie_on_each_other(route):
     router = unrolled_sheet(route).router
     found = [(routed.wire.net, s) for routed in router.routed() for s in segments(routed.corners)]
@@ -366,7 +370,7 @@ def test_lines_of_two_states_do_not_lie_on_each_other(route):
 
 
 @FEW
-@given(flow_routes())
+@given(flows())
 def test_the_names_of_registers_keep_their_distance_in_the_unrolled_view(route):
     sheet = unrolled_sheet(route)
     labels = []
@@ -391,7 +395,7 @@ def boxed(placed):
 
 
 @FEW
-@given(flow_routes())
+@given(flows())
 def test_frames_hold_each_other_or_lie_apart(route):
     for a, b in combinations(list(boxed(unrolled_sheet(route).placed)), 2):
         apart = a[2] <= b[0] or b[2] <= a[0] or a[3] <= b[1] or b[3] <= a[1]
@@ -414,7 +418,7 @@ def plain(text):
 
 
 @FEW
-@given(flow_routes())
+@given(flows())
 def test_mermaid_unrolled_has_every_read(route):
     text = unrolled_mermaid(route)
     known = {"start": "input", "finish": "output"}
@@ -427,7 +431,7 @@ def test_mermaid_unrolled_has_every_read(route):
 
 
 @FEW
-@given(flow_routes())
+@given(flows())
 def test_mermaid_folded_has_the_edges_of_the_folded_view(route):
     arrows = {"hop": "-->", "exit": "-->", "back": "==>", "wire": "-.->"}
     ends = {"input": "start", "output": "finish"}
@@ -444,7 +448,7 @@ def test_mermaid_folded_has_the_edges_of_the_folded_view(route):
 
 
 @FEW
-@given(flow_routes())
+@given(flows())
 def test_mermaid_has_lines_of_known_forms_only(route):
     for text in (folded_mermaid(route), unrolled_mermaid(route)):
         first, *lines = text.splitlines()
@@ -465,7 +469,7 @@ def test_mermaid_colours_the_lines_of_registers_and_ways_back():
 
 
 @FEW
-@given(flow_routes())
+@given(flows())
 def test_the_rows_of_the_staircase_have_every_read_and_every_join(route):
     items = tree(route)
     score = score_of(route, items)
@@ -487,14 +491,14 @@ def test_the_rows_of_the_staircase_have_every_read_and_every_join(route):
 
 
 @FEW
-@given(flow_routes())
+@given(flows())
 def test_spans_of_one_row_do_not_overlap(route):
     for track in score_of(route, tree(route)).tracks:
         assert all(a.last < b.first + track.is_register for a, b in pairwise(track.spans))
 
 
 @FEW
-@given(flow_routes())
+@given(flows())
 def test_the_text_has_a_sign_for_every_read_in_its_row_and_column(route):
     text = staircase_text(route, width=10_000)
     first = score_of(route, tree(route)).first
@@ -517,7 +521,7 @@ def test_the_text_has_a_sign_for_every_read_in_its_row_and_column(route):
 
 
 @FEW
-@given(flow_routes())
+@given(flows())
 def test_ascii_text_is_ascii_and_as_wide_as_the_terminal(route):
     text = staircase_text(route, width=40, ascii=True).split("\n", 1)[1]
     assert text.isascii()
@@ -525,7 +529,7 @@ def test_ascii_text_is_ascii_and_as_wide_as_the_terminal(route):
 
 
 @FEW
-@given(flow_routes())
+@given(flows())
 def test_the_svg_is_xml_whose_colours_are_all_said_for_both_themes(route):
     text = staircase_svg(route)
     root = ElementTree.fromstring(text)

@@ -236,8 +236,9 @@ class _Walk:
                     self.node_of[step.column] = self.node_of[column]
         walked = self.order[begin:]
         if walked:
-            from_fork = any(place.number == walked[0] and not place.label for place in self.places)
-            load = None if from_fork else next(_hidden(second)).register
+            pairs = list(zip(_hidden(first), _hidden(second), strict=True))
+            from_before = (two for one, two in pairs if one.register is None and one.state < columns[0])
+            load = next(from_before, pairs[0][1]).register
             self.backs.append(Back(walked[-1], walked[0], loop.count, (start, max(start, self.step)), load))
 
     def _branches(self, item: Branches) -> None:
