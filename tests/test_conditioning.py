@@ -7,7 +7,7 @@ import pickle
 import pytest
 import torch
 from hypothesis import given, settings
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 from torch.func import functional_call
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
@@ -340,6 +340,11 @@ class TestSharing:
             compile(dg.route("(1 2)x3"), layers, conditioning=conditioning)
         assert caught.value.code == "conditioning-mismatch"
 
+    def test_preparing_checks_the_layers(self):
+        with pytest.raises(CompileError) as caught:
+            Conditioning([Lora(2)]).prepare(dg.route("(1 2)x2"), make_blocks(1))
+        assert caught.value.code == "layer-count"
+
     def test_layers_of_other_shapes_are_refused(self):
         conditioning = Conditioning([Lora(2)])
         compile(dg.route("1x2"), [nn.Linear(WIDTH, WIDTH)], conditioning=conditioning)
@@ -415,6 +420,13 @@ def test_copies_pickles_and_state_dicts_are_the_same_model():
     )
     fresh.load_state_dict(model.state_dict())
     assert torch.equal(fresh(h), model(h))
+
+
+def test_the_generated_code_can_be_traced_again():
+    model, h = full_model(), torch.randn(2, WIDTH)
+    again = fx.symbolic_trace(model)
+    assert torch.equal(again(h), model(h))
+    assert "run_exchanged" in again.code
 
 
 def test_it_exports_with_each_weight_once():

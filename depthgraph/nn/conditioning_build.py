@@ -6,6 +6,7 @@ from typing import Any, final
 from torch import nn
 
 from depthgraph.errors import CompileError, shown
+from depthgraph.nn.checks import check_layers
 from depthgraph.nn.conditioning import Option
 from depthgraph.nn.conditioning_bind import Binding, Conditioned
 from depthgraph.route import Route
@@ -53,9 +54,9 @@ class Conditioning:
             width: d, the last dimension of the hidden state; step embeddings need it.
 
         Raises:
-            CompileError: as `compile` with this object.
+            CompileError: `bad-layers`, `layer-count`, and what `bind` raises.
         """
-        numbered = dict(enumerate(layers, 1))
+        numbered = dict(enumerate(check_layers(route, layers, allow_shared=True), 1))
         self.bind(route, {layer: numbered[layer] for layer in sorted(set(route.path))}, width)
         return self
 

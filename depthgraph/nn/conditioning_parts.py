@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 from torch.func import functional_call
 from torch.utils.hooks import RemovableHandle
 
@@ -39,8 +39,8 @@ class StepVector(nn.Module):
 class LearnedScale(nn.Module):
     """y + δ (y - h): the update y - h that a layer makes, times a learned 1 + δ.
 
-    What is stored is δ, which starts at scale - 1: for a scale of 1 the result is y itself to the last bit, and weight
-    decay pulls the scale to 1 and not to 0.
+    What is stored is δ, which starts at scale - 1: for a scale of 1 the result is y itself to the last bit (where y - h
+    is finite), and weight decay pulls the scale to 1 and not to 0.
 
     Attributes:
         offset: δ, a scalar.
@@ -181,14 +181,27 @@ class OwnExecution(nn.Module):
 
     def forward(self, layer: nn.Module, hidden: Tensor, /, **inputs: Any) -> Any:
         """Run a layer with the weights of this execution, and return what it returns."""
-        weights = self.weights(layer)
-        if torch.compiler.is_compiling() or not torch.is_grad_enabled():
-            return functional_call(layer, weights, (hidden,), inputs, tie_weights=False)
-        watch = _CheckpointWatch(layer, weights)
-        try:
-            return functional_call(layer, weights, (hidden,), inputs, tie_weights=False)
-        finally:
-            watch.close()
+        return run_exchanged(self, layer, hidden, inputs)
+
+
+@fx.wrap
+def run_exchanged(own: OwnExecution, layer: nn.Module, hidden: Tensor, inputs: dict[str, Any]) -> Any:
+    """Run a layer with some of its parameters exchanged. It puts tensors into modules, so fx must not trace into it.
+
+    Args:
+        own: says which parameters, and has what stands in for them.
+        layer: the layer.
+        hidden: what it is given first.
+        inputs: what else it is given, by name.
+    """
+    weights = own.weights(layer)
+    if torch.compiler.is_compiling() or not torch.is_grad_enabled():
+        return functional_call(layer, weights, (hidden,), inputs, tie_weights=False)
+    watch = _CheckpointWatch(layer, weights)
+    try:
+        return functional_call(layer, weights, (hidden,), inputs, tie_weights=False)
+    finally:
+        watch.close()
 
 
 class _CheckpointWatch:
