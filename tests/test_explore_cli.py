@@ -16,7 +16,7 @@ from depthgraph.decoder_config import PRESETS
 from depthgraph.decoder_cost import decoder_cost
 from depthgraph.explore import RouteSpace, measures
 from depthgraph.explore.matching import changed
-from depthgraph.explore.measures import NAMES
+from depthgraph.explore.measuring import NAMES
 
 
 def run(*arguments, **environment):

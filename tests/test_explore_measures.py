@@ -11,7 +11,7 @@ from depthgraph.decoder_config import PRESETS
 from depthgraph.decoder_cost import decoder_cost
 from depthgraph.explore import match, measures, relative, scale_of
 from depthgraph.explore.matching import MEASURED, changed, nearest, standard_route
-from depthgraph.explore.measures import NAMES, longest_return
+from depthgraph.explore.measuring import NAMES, longest_return
 
 SMALL = PRESETS["lft-2.5m"]
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from depthgraph.explore import Measures, RouteSpace, Scale
     from depthgraph.route import Route
 
-#: What a table can be sorted by: `depthgraph.explore.measures.NAMES`, which would load too much for `--help`.
+#: What a table can be sorted by: `depthgraph.explore.measuring.NAMES`, which would load too much for `--help`.
 Measure = Literal[
     "executions",
     "multiplier",
@@ -222,7 +222,7 @@ def _json(rows: list[Row]) -> str:
 
 
 def _csv(rows: list[Row]) -> str:
-    from depthgraph.explore.measures import NAMES
+    from depthgraph.explore.measuring import NAMES
 
     stream = StringIO()
     table = csv.DictWriter(stream, ["route", "N", *NAMES], lineterminator="\n")

@@ -2,7 +2,7 @@
 
 from depthgraph.explore.difference import Diff, Edit, diff
 from depthgraph.explore.matching import Change, Match, match
-from depthgraph.explore.measures import Measures, Scale, measures, relative, scale_of
+from depthgraph.explore.measuring import Measures, Scale, measures, relative, scale_of
 from depthgraph.explore.patterns import FAMILIES
 from depthgraph.explore.search import suggest_route, trial_parameters
 from depthgraph.explore.space import RouteSpace

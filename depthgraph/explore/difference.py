@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Literal
 
 from depthgraph.explore.alignment import align
-from depthgraph.explore.measures import Measures, measures
+from depthgraph.explore.measuring import Measures, measures
 from depthgraph.explore.wording import Wording
 from depthgraph.route import Route
 from depthgraph.symbols import CLOSE, JOINS, Alphabet

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby, zip_longest
 from typing import TYPE_CHECKING
 
-from depthgraph.explore.measures import Measures
+from depthgraph.explore.measuring import Measures
 from depthgraph.route import ranges
 from depthgraph.symbols import is_flow
 
