@@ -422,6 +422,24 @@ def test_copies_pickles_and_state_dicts_are_the_same_model():
     assert torch.equal(fresh(h), model(h))
 
 
+def test_the_model_can_be_called_with_other_parameters_itself():
+    model, h = full_model(), torch.randn(2, WIDTH)
+    parameters = {name: parameter.detach() for name, parameter in model.named_parameters()}
+    found = torch.func.grad(lambda given: functional_call(model, given, (h,)).square().sum())(parameters)
+    for name, gradient in gradients(model, outputs(model, h)).items():
+        expected = torch.zeros_like(found[name]) if gradient is None else gradient
+        assert torch.allclose(found[name], expected, atol=1e-6), name
+
+
+def test_a_conditioned_route_can_be_a_layer_of_another_one():
+    inner = changed(compile(dg.route("1x2"), make_blocks(1), conditioning=[Lora(2, targets=("up",)), Norm()]))
+    names = ("layers.0.up",)
+    outer = changed(compile(dg.route("1x2"), [inner], conditioning=[Lora(1, targets=names)]))
+    own, h = outer.conditioning.L1_2.lora.layers.get_submodule("0").up, torch.randn(2, WIDTH)
+    other = functional_call(inner, {"layers.0.up.weight": inner.layers[0].up.weight + own.B @ own.A}, (inner(h),))
+    assert torch.equal(outer(h), other)
+
+
 def test_the_generated_code_can_be_traced_again():
     model, h = full_model(), torch.randn(2, WIDTH)
     again = fx.symbolic_trace(model)
@@ -517,6 +535,16 @@ def test_capture_gives_what_flows_on_with_all_that_belongs_to_the_execution():
     with dg.capture(model, [(1, 2)]) as seen:
         model(h)
     assert list(seen) == [(1, 2)]
+
+
+def test_a_layer_without_a_hidden_state_is_named_when_it_is_captured():
+    class Wrong(Block):
+        def forward(self, hidden):
+            return {"hidden": super().forward(hidden)}
+
+    model = compile(dg.route("1"), [Wrong()], conditioning=[Lora(2, executions=None)])
+    with dg.capture(model), pytest.raises(CompileError, match=r"layer 1 \(Wrong\) returned neither"):
+        model(torch.randn(2, WIDTH))
 
 
 def test_layers_on_several_devices_have_their_own_parts_beside_them():
@@ -649,6 +677,7 @@ def test_options_that_mean_nothing_are_refused():
     refused(bad, "rank is an integer from 1; found 0", lambda: Lora(0))
     refused(bad, "rank is an integer from 1; found True", lambda: Lora(True))
     refused(bad, "alpha is a finite number; found 'x'", lambda: Lora(2, alpha="x"))
+    refused(bad, "alpha is over 0; found 0", lambda: Lora(2, alpha=0))
     refused(bad, "by is one of execution, visit, iteration; found 'step'", lambda: StepEmbedding(by="step"))
     refused(bad, "at is one of before, after; found 'behind'", lambda: StepEmbedding(at="behind"))
     refused(bad, "value is a finite number; found inf", lambda: Scale(float("inf")))

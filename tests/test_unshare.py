@@ -212,6 +212,26 @@ def test_a_module_around_a_compiled_route_is_copied_with_it():
     assert len(twin.body.layers) == 4
 
 
+def test_a_compiled_route_whose_layers_are_compiled_routes_is_unshared_itself():
+    inner = changed(compile(dg.route("1x2"), make_blocks(1), conditioning=[Lora(2)]))
+    outer = changed(compile(dg.route("1 2 1"), [inner, Block()], conditioning=[Lora(1)]))
+    twin, h = unshare(outer), torch.randn(2, WIDTH)
+    assert torch.equal(twin(h), outer(h))
+    assert twin.layers[0].route == inner.route
+
+
+def test_one_count_of_a_model_with_counts_at_run_time_is_unshared():
+    options = dg.nn.Conditioning([Lora(2), StepEmbedding(by="visit")])
+    layers, spec = make_blocks(3), "1 (2)x r 3"
+    options.prepare(dg.route(spec, r=4), layers, width=WIDTH)
+    model = changed(compile(spec, layers, dynamic={"r": 1}, conditioning=options))
+    h = torch.randn(2, WIDTH)
+    for count in (1, 4):
+        twin = unshare(model.at(r=count))
+        assert len(twin.layers) == count + 2
+        assert torch.equal(twin(h), model(h, r=count))
+
+
 def test_ties_within_a_layer_and_buffers_are_copied():
     class Tied(Layer):
         def __init__(self) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, final
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 from torch.utils.hooks import RemovableHandle
 
 from depthgraph.errors import CompileError
@@ -83,25 +83,27 @@ def find_routed(model: nn.Module) -> RoutedModule:
 
 @dataclass(frozen=True)
 class _Call:
-    """A call of a submodule by the graph; without an execution where the user added it."""
+    """A call of a submodule by the graph; without an execution where the user added it.
+
+    It belongs to an execution if it runs the layer, or what the execution has of its own behind the layer or before.
+    """
 
     name: str
     module: nn.Module
     execution: Execution | None
     returns: Returns
+    title: str
 
 
 def _calls(routed: RoutedModule) -> tuple[_Call, ...]:
-    return tuple(
-        _Call(
-            node.name,
-            routed.get_submodule(str(node.target)),
-            node.meta.get("execution", node.meta.get("conditions")),
-            node.meta.get("returns", "auto"),
-        )
-        for node in routed.graph.nodes
-        if node.op == "call_module"
-    )
+    return tuple(_call(routed, node) for node in routed.graph.nodes if node.op == "call_module")
+
+
+def _call(routed: RoutedModule, node: fx.Node) -> _Call:
+    module = routed.get_submodule(str(node.target))
+    execution = node.meta.get("execution", node.meta.get("conditions"))
+    title = "" if execution is None else title_of(execution.layer, routed.layers[execution.layer - 1])
+    return _Call(node.name, module, execution, node.meta.get("returns", "auto"), title)
 
 
 def _wanted(routed: RoutedModule, executions: Iterable[Key | Execution] | None) -> frozenset[Key]:
@@ -214,7 +216,7 @@ class _Recorder:
         self.position += 1
         execution = call.execution
         if execution is not None and (execution.layer, execution.visit) in self.wanted:
-            hidden = taken_from(output, call.returns, title_of(execution.layer, module))
+            hidden = taken_from(output, call.returns, call.title)
             self.seen[execution.layer, execution.visit] = hidden
 
 

@@ -145,15 +145,15 @@ class Lora:
     executions: Executions = revisits
 
     def __post_init__(self) -> None:
-        """Refuse a rank below 1 and an alpha that is no number.
+        """Refuse a rank below 1 and an alpha that is no number over 0.
 
         Raises:
             CompileError: `bad-conditioning`.
         """
         if type(self.rank) is not int or self.rank < 1:
             raise _bad(f"a Lora's rank is an integer from 1; found {shown(self.rank)}")
-        if self.alpha is not None:
-            _number("a Lora's alpha", self.alpha)
+        if self.alpha is not None and _number("a Lora's alpha", self.alpha) <= 0:
+            raise _bad(f"a Lora's alpha is over 0; found {shown(self.alpha)}")
         _freeze(self)
 
 

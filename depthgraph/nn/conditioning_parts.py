@@ -164,11 +164,11 @@ class OwnExecution(nn.Module):
         """Return what this execution runs with in the place of the layer's own parameters, by their names."""
         if self.exchange is None:
             return {}
-        found = {name: layer.get_parameter(name).detach() for name in self.exchange.frozen}
+        found = {name: _tensor(layer, name).detach() for name in self.exchange.frozen}
         for name, own in self.exchange.replaced.items():
-            found[name] = self.get_parameter(own)
+            found[name] = _tensor(self, own)
         for name, own in self.exchange.adapted.items():
-            base = found[name] if name in found else layer.get_parameter(name)
+            base = found[name] if name in found else _tensor(layer, name)
             found[name] = self.get_submodule(own)(base)
         return found
 
@@ -182,6 +182,13 @@ class OwnExecution(nn.Module):
     def forward(self, layer: nn.Module, hidden: Tensor, /, **inputs: Any) -> Any:
         """Run a layer with the weights of this execution, and return what it returns."""
         return run_exchanged(self, layer, hidden, inputs)
+
+
+def _tensor(module: nn.Module, name: str) -> Tensor:
+    """Return what stands for a parameter now: another tensor, where a caller around this one exchanged it."""
+    owner, _, key = name.rpartition(".")
+    value: Tensor = getattr(module.get_submodule(owner), key)
+    return value
 
 
 @fx.wrap

@@ -43,7 +43,7 @@ def unshare(model: M) -> M:
         >>> print(unshared.route, torch.equal(unshared(hidden), model(hidden)))
         1..3 True
     """
-    routed = find_routed(model)
+    routed = _routed(model)
     places = {each: Execution(each.position, each.position, 1, each.iterations, each.span) for each in _run(routed)}
     route = Route.of_operations(_renumbered(routed.route, places), len(places))
     layers = [_own_layer(routed, each) for each in places]
@@ -62,7 +62,7 @@ def merge(model: M) -> M:
         CompileError: `cannot-merge` when a layer with such weights runs more than once: its visits compute with
             different weights, and one weight cannot be all of them. Otherwise as `unshare`.
     """
-    routed = find_routed(model)
+    routed = _routed(model)
     exchanging = {each.layer: each for each in _run(routed) if _changes(_part(routed, each))}
     for layer, execution in exchanging.items():
         visits = routed.route.reuse_map[layer - 1]
@@ -80,6 +80,11 @@ def merge(model: M) -> M:
     return _replaced(
         model, routed, _Rewriter(routed, routed.route, layers, {each: each for each in _run(routed)}).write()
     )
+
+
+def _routed(model: nn.Module) -> RoutedModule:
+    """Return the compiled route that is copied: the model itself, whatever its layers are, or the one in it."""
+    return model if isinstance(model, RoutedModule) else find_routed(model)
 
 
 def _run(routed: RoutedModule) -> tuple[Execution, ...]:
