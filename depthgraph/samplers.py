@@ -211,14 +211,14 @@ class Schedule(Sampler):
     """
 
     kind: Literal["schedule"] = "schedule"
-    stages: Annotated[tuple[Stage, ...], Field(min_length=1)]
+    stages: tuple[Stage, ...]
 
     @field_validator("stages")
     @classmethod
     def _stages_cover_the_run(cls, stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
         ends = [stage.until for stage in stages]
-        if ends[-1] != 1.0 or any(one >= other for one, other in itertools.pairwise(ends)):
-            found = {"ends": ", ".join(f"{end:g}" for end in ends)}
+        if ends[-1:] != [1.0] or any(one >= other for one, other in itertools.pairwise(ends)):
+            found = {"ends": ", ".join(f"{end:g}" for end in ends) or "nothing"}
             raise PydanticCustomError("setting", "`until` rises from stage to stage, to 1; found {ends}", found)
         return stages
 

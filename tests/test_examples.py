@@ -37,6 +37,7 @@ ROUTES = {
     "ilr": ("ilr[4,2,1,1]", (4, 2, 1, 1)),
     "block": ("block(2..4)x2", (1, 2, 2, 2, 1)),
     "where": ("pre core x r coda where pre=1..2, core=3..4, coda=5..6, r=2", (1, 1, 4, 4, 1, 1)),
+    "huginn": ("1 save(e) (mix(e) 2..3)x r 4", (1, 3, 3, 1)),
     "own_layers": ("1 (2..3)x3 4", (1, 3, 3, 1)),
 }
 

@@ -84,7 +84,7 @@ def begin(config: TrainConfig, initial: str | Path | None) -> tuple[Run, State]:
 
 def facts(run: Run) -> dict[str, Any]:
     """Return what the log says of a run when it begins or goes on."""
-    route = run.model.route
+    route = run.config.route
     return {
         "route": str(route),
         "parameter_depth": route.parameter_depth,
