@@ -8,7 +8,7 @@ from depthgraph import syntax as tree
 from depthgraph.errors import SpecError
 from depthgraph.flow import BRANCH_HELP, EMPTY_BRANCH
 from depthgraph.integers import Integers
-from depthgraph.names import registers
+from depthgraph.names import Uses
 from depthgraph.operations import Add, Exit, Gate, Load, Mix, Save, StopGradient
 from depthgraph.outside import no_such_layer
 from depthgraph.parser import Limits
@@ -26,15 +26,15 @@ WEIGHTED: dict[str, type[Mix | Gate]] = {"mix": Mix, "gate": Gate}
 class Evaluation:
     """One evaluation of one spec; `dropped` is what it has dropped so far, with the place of each."""
 
-    def __init__(self, spec: tree.RouteSpec, bindings: Mapping[str, int], limits: Limits) -> None:
-        self.integers = Integers(spec, bindings, limits)
+    def __init__(self, uses: Uses, bindings: Mapping[str, int], limits: Limits) -> None:
+        self.integers = Integers(uses.spec, bindings, limits)
         self.error = self.integers.error
-        self.source = spec.source
+        self.source = uses.spec.source
         self.depth = bindings.get("N")
         self.highest = limits.executions if self.depth is None else self.depth
         self.definitions = self.integers.definitions
         self.dropped: list[Run] = []
-        self._taken = set(registers(spec))
+        self._taken = set(uses.registers)
         self._renamed: dict[str, str] = {}
         self._known: dict[object, Term] = {}
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from depthgraph.errors import Fault, SpecError
 from depthgraph.evaluate import Evaluation
 from depthgraph.listing import operations_of
-from depthgraph.names import check_names, free_names
+from depthgraph.names import Uses, check_names, free_names
 from depthgraph.operations import executions_of
 from depthgraph.parser import DEFAULT_LIMITS, Limits, parse
 from depthgraph.route import Route, assembled, ranges
@@ -71,9 +71,10 @@ def expand(spec: RouteSpec, bindings: Mapping[str, int], limits: Limits = DEFAUL
     if not spec.source.text:
         # places matter: they are what tells the weights of one `mix` from those of another
         spec = parse(Source(str(spec), "<tree>"), limits)
-    bound = read_bindings(spec, bindings, limits)
-    check_names(spec, bound)
-    evaluation = Evaluation(spec, bound, limits)
+    uses = Uses(spec)
+    bound = read_bindings(uses, bindings, limits)
+    check_names(uses, bound)
+    evaluation = Evaluation(uses, bound, limits)
     written = evaluation.term(spec.body)
     depth = bound.get("N") or max(written.highest, *(part.last for part in evaluation.dropped), 0)
     term = close_gaps(written, depth)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
 from graphlib import CycleError, TopologicalSorter
 
@@ -24,67 +25,100 @@ from depthgraph.syntax import (
 from depthgraph.words import JOIN_WORDS, MARK_WORDS, REGISTER_WORDS
 
 FORMS = ("rev", "block", "ilr", "drop")
+NO_SOURCE = Source("<tree>")
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """What one body of a spec has: the spec's own, or that of a definition.
+
+    Attributes:
+        definition: whose body it is; None for the spec's own.
+        nodes: all that is written in it, in the order of the text, but for names that are bound in it.
+        uses: the names and calls among them.
+    """
+
+    definition: Definition | None
+    nodes: tuple["Walked", ...]
+    uses: tuple[Name | Call, ...]
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The parameters of its definition."""
+        return self.definition.parameters if self.definition else ()
+
+
+class Uses:
+    """The names of a spec, from one walk through it."""
+
+    def __init__(self, spec: RouteSpec) -> None:
+        self.spec = spec
+        self.defined = {item.name: item for item in spec.definitions}
+        self.bodies = (_body(spec.body), *(_body(item.body, item) for item in spec.definitions))
+
+    @property
+    def unbound(self) -> Iterator[Name]:
+        """The uses of names that the caller has to bind."""
+        for body in self.bodies:
+            yield from (use for use in body.uses if isinstance(use, Name) and use.text not in self.defined)
+
+    @property
+    def free(self) -> tuple[str, ...]:
+        """The names that the caller has to bind, each once, in the order of the text."""
+        return tuple(dict.fromkeys(name.text for name in self.unbound))
+
+    @property
+    def registers(self) -> frozenset[str]:
+        """The registers that the spec writes itself."""
+        return frozenset(node.register for body in self.bodies for node in body.nodes if isinstance(node, Access))
+
+
+def _body(body: Sequence, definition: Definition | None = None) -> Body:
+    nodes = _walk(body, frozenset(definition.parameters if definition else ()))
+    return Body(definition, nodes, tuple(node for node in nodes if isinstance(node, Name | Call)))
 
 
 def free_names(spec: RouteSpec) -> tuple[str, ...]:
     """Return the names that the caller has to bind, in the order of the text."""
-    return tuple(dict.fromkeys(name.text for name in _unbound(spec)))
+    return Uses(spec).free
 
 
-def check_names(spec: RouteSpec, bound: Iterable[str]) -> None:
+def check_names(uses: Uses, bound: Iterable[str]) -> None:
     """Refuse names without a meaning, before anything is evaluated.
 
     Raises:
         SpecError: an unknown scheme, a definition that is not used or uses itself, names that are not bound.
     """
-    defined = {item.name: item for item in spec.definitions}
-    _check_shadows(spec, defined)
-    _check_calls(spec, defined)
-    _check_weights(spec)
+    _check_shadows(uses)
+    _check_calls(uses)
+    _check_weights(uses)
     bound = set(bound)
-    missing = [name for name in _unbound(spec) if name.text not in bound]
+    missing = [name for name in uses.unbound if name.text not in bound]
     if missing:
-        raise _missing(missing, spec, defined)
-    _check_definitions(spec, defined)
+        raise _missing(missing, uses)
+    _check_definitions(uses)
 
 
-def registers(spec: RouteSpec) -> Iterator[str]:
-    """Yield the name of every register that a spec writes itself, as often as it does."""
-    for body, _ in _bodies(spec):
-        yield from (node.register for node in _walk(body) if isinstance(node, Access))
-
-
-def _unbound(spec: RouteSpec) -> Iterator[Name]:
-    defined = {item.name for item in spec.definitions}
-    for body, parameters in _bodies(spec):
-        for use in _uses(body, frozenset(parameters)):
-            if isinstance(use, Name) and use.text not in defined:
-                yield use
-
-
-def _bodies(spec: RouteSpec) -> Iterator[tuple[Sequence, tuple[str, ...]]]:
-    yield spec.body, ()
-    yield from ((item.body, item.parameters) for item in spec.definitions)
-
-
-def _check_definitions(spec: RouteSpec, defined: Mapping[str, Definition]) -> None:
-    uses = {name: _definitions_used(item.body, item.parameters, defined) for name, item in defined.items()}
+def _check_definitions(uses: Uses) -> None:
+    spec, defined = uses.spec, uses.defined
+    own, *others = (_definitions_used(body, defined) for body in uses.bodies)
+    used = dict(zip(defined, others, strict=True))
     reached: dict[str, None] = {}
-    _reach(_definitions_used(spec.body, (), defined), uses, reached)
+    _reach(own, used, reached)
     for name, item in defined.items():
         if name not in reached:
             help = "use it in the spec, or delete it"
             raise SpecError("unused-name", f"`{name}` is defined and never used", spec.source, item.span, help=help)
     try:
-        TopologicalSorter(uses).prepare()
+        TopologicalSorter(used).prepare()
     except CycleError as error:
         name = error.args[1][0]
         message, help = f"`{name}` is defined by itself", "repeat with `x` instead"
         raise SpecError("recursive-definition", message, spec.source, defined[name].span, help=help) from None
 
 
-def _definitions_used(body: Sequence, local: Iterable[str], defined: Mapping[str, object]) -> list[str]:
-    names = [use.text if isinstance(use, Name) else use.name for use in _uses(body, frozenset(local))]
+def _definitions_used(body: Body, defined: Mapping[str, object]) -> list[str]:
+    names = [use.text if isinstance(use, Name) else use.name for use in body.uses]
     return [name for name in names if name in defined]
 
 
@@ -97,47 +131,46 @@ def _reach(names: Iterable[str], uses: Mapping[str, list[str]], reached: dict[st
             todo += uses[name]
 
 
-def _check_calls(spec: RouteSpec, defined: Mapping[str, Definition]) -> None:
-    for body, parameters in _bodies(spec):
-        for use in _uses(body, frozenset(parameters)):
-            if isinstance(use, Call) and use.name not in defined and use.name not in library():
-                span = Span(use.span.start, use.span.start + len(use.name))
-                known = [*defined, *library(), *FORMS, *sorted(REGISTER_WORDS | JOIN_WORDS)]
-                message = f"there is no scheme `{use.name}`"
-                raise SpecError("unknown-name", message, spec.source, span, help=_meant(use.name, known))
+def _check_calls(uses: Uses) -> None:
+    for use in (use for body in uses.bodies for use in body.uses):
+        if isinstance(use, Call) and use.name not in uses.defined and use.name not in library():
+            span = Span(use.span.start, use.span.start + len(use.name))
+            known = [*uses.defined, *library(), *FORMS, *sorted(REGISTER_WORDS | JOIN_WORDS)]
+            message = f"there is no scheme `{use.name}`"
+            raise SpecError("unknown-name", message, uses.spec.source, span, help=_meant(use.name, known))
 
 
-def _check_weights(spec: RouteSpec) -> None:
+def _check_weights(uses: Uses) -> None:
     """Refuse one name for the matrix of a `mix` and the vector of a `gate`: it would look like sharing, and be none."""
     words: dict[str, str] = {}
-    for body, _ in _bodies(spec):
-        for node in _walk(body):
-            if isinstance(node, Access) and node.weights and words.setdefault(node.weights, node.word) != node.word:
-                message = f"`{node.weights}` names the weights of a `mix` and of a `gate`, which cannot share them"
-                help = "give one of them another name"
-                raise SpecError("duplicate-name", message, spec.source, node.span, help=help)
+    for node in (node for body in uses.bodies for node in body.nodes):
+        if isinstance(node, Access) and node.weights and words.setdefault(node.weights, node.word) != node.word:
+            message = f"`{node.weights}` names the weights of a `mix` and of a `gate`, which cannot share them"
+            help = "give one of them another name"
+            raise SpecError("duplicate-name", message, uses.spec.source, node.span, help=help)
 
 
-def _check_shadows(spec: RouteSpec, defined: Mapping[str, Definition]) -> None:
+def _check_shadows(uses: Uses) -> None:
     """Refuse an index or a parameter with the name of something that it would hide."""
-    free = set(free_names(spec))
+    spec, free = uses.spec, set(uses.free)
     for item in spec.definitions:
         for parameter in item.parameters:
-            if parameter in defined:
+            if parameter in uses.defined:
                 message = f"the parameter `{parameter}` of `{item.name}` hides another `{parameter}`"
                 help = "give the parameter a name of its own"
                 raise SpecError("duplicate-name", message, spec.source, item.span, help=help)
-    for body, parameters in _bodies(spec):
-        for node in _walk(body):
+    for body in uses.bodies:
+        for node in body.nodes:
             if isinstance(node, Comprehension):
                 inner = [each.index for each in _walk(node.body) if isinstance(each, Comprehension)]
-                if node.index in {*defined, *parameters, *inner, *free}:
+                if node.index in {*uses.defined, *body.parameters, *inner, *free}:
                     message = f"the index `{node.index}` hides another `{node.index}`"
                     help = "give the index a name of its own"
                     raise SpecError("duplicate-name", message, spec.source, node.span, help=help)
 
 
-def _missing(missing: list[Name], spec: RouteSpec, defined: Mapping[str, Definition]) -> SpecError:
+def _missing(missing: list[Name], uses: Uses) -> SpecError:
+    spec, defined = uses.spec, uses.defined
     names = list(dict.fromkeys(name.text for name in missing))
     listed = ", ".join(f"`{name}`" for name in names)
     message = f"{listed} {'is' if len(names) == 1 else 'are'} not bound"
@@ -181,24 +214,20 @@ def _meant(name: str, known: Iterable[str]) -> str:
     return f"did you mean `{folded[close[0]]}`?" if close else ""
 
 
-def _uses(body: Sequence, local: frozenset[str]) -> Iterator[Name | Call]:
-    """Yield the names and calls of a body in text order, without those that are bound inside it."""
-    for node in _walk(body, local):
-        if isinstance(node, Name | Call):
-            yield node
-
-
 Walked = Element | Expression
 
 
-def _walk(node: Walked, local: frozenset[str] = frozenset(), depth: int = 0) -> Iterator[Walked]:
-    """Yield a node and all below it; names that are in `local`, or indexes around them, are left out."""
-    check_depth(depth, node, Source("<tree>"))
-    if not (isinstance(node, Name) and node.text in local):
-        yield node
-    if isinstance(node, Comprehension):
-        yield from _walk(node.body, local | {node.index}, depth + 1)
-        yield from _walk(node.values, local, depth + 1)
-        return
-    for child in children(node):
-        yield from _walk(child, local, depth + 1)
+def _walk(root: Walked, local: frozenset[str] = frozenset()) -> tuple[Walked, ...]:
+    """Return a node and all below it; names that are in `local`, or indexes around them, are left out."""
+    found: list[Walked] = []
+    todo: list[tuple[Walked, frozenset[str], int]] = [(root, local, 0)]
+    while todo:
+        node, local, depth = todo.pop()
+        check_depth(depth, node, NO_SOURCE)
+        if not (isinstance(node, Name) and node.text in local):
+            found.append(node)
+        if isinstance(node, Comprehension):
+            todo += [(node.values, local, depth + 1), (node.body, local | {node.index}, depth + 1)]
+        else:
+            todo += [(child, local, depth + 1) for child in reversed(children(node))]
+    return tuple(found)

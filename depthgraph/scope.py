@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from depthgraph import syntax as tree
 from depthgraph.errors import SpecError, shown
-from depthgraph.names import free_names, unknown_binding
+from depthgraph.names import Uses, unknown_binding
 from depthgraph.parser import Limits
 from depthgraph.route import as_integer
 from depthgraph.source import Span
@@ -32,14 +32,14 @@ class Scope(NamedTuple):
 TOP = Scope()
 
 
-def read_bindings(spec: tree.RouteSpec, bindings: Mapping[str, int], limits: Limits) -> dict[str, int]:
+def read_bindings(uses: Uses, bindings: Mapping[str, int], limits: Limits) -> dict[str, int]:
     """Return the bindings as plain integers.
 
     Raises:
         SpecError: one is no integer, or binds no name of the spec.
     """
-    free = set(free_names(spec)) | {"N"}
-    defined = {item.name: item for item in spec.definitions}
+    spec, defined = uses.spec, uses.defined
+    free = {*uses.free, "N"}
     read: dict[str, int] = {}
     for name, value in bindings.items():
         number = as_integer(value)

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from depthgraph.carried import carried_by
 from depthgraph.errors import SpecError
 from depthgraph.integers import Integers
-from depthgraph.names import free_names, registers
+from depthgraph.names import Uses, free_names
 from depthgraph.parser import DEFAULT_LIMITS
 from depthgraph.scope import TOP, default_integer, read_bindings
 from depthgraph.source import Source
@@ -68,7 +68,7 @@ def truncated(spec: RouteSpec, last: Mapping[str, int], bindings: Mapping[str, i
         1..2 save(e) (mix(e) 3..6)x r 7..8
     """
     check_tree(spec)
-    bound = read_bindings(spec, bindings, DEFAULT_LIMITS)
+    bound = read_bindings(Uses(spec), bindings, DEFAULT_LIMITS)
     cut = _Cut(spec, last, Integers(spec, bound, DEFAULT_LIMITS))
     body = cut.sequence(spec.body, frozenset())
     definitions = tuple(cut.definition(each) for each in spec.definitions)
@@ -139,7 +139,7 @@ class _Cut:
     found: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        words = {item.name for item in self.spec.definitions} | set(registers(self.spec)) | {"N"}
+        words = {item.name for item in self.spec.definitions} | Uses(self.spec).registers | {"N"}
         words |= {name for item in self.spec.definitions for name in item.parameters}
         self.taken = words | {each.text for each in _names(self.spec)}
         self.defined = self.integers.definitions
