@@ -327,6 +327,11 @@ def test_branches_that_registers_lead_into_have_frames():
     assert found == [["mean", ["branch 1 of 2"], ["branch 2 of 2"]]]
 
 
+def test_branches_that_begin_a_branch_start_from_a_state_further_away_and_have_frames():
+    found = frames(pygraphviz.AGraph(string=unrolled_dot(dg.route("1 mean(2 | mean(3 | 4) 5) 6"))))
+    assert found == [["mean", ["branch 1 of 2"], ["branch 2 of 2", ["mean", ["branch 1 of 2"], ["branch 2 of 2"]]]]]
+
+
 def test_exits_stand_above_what_they_give_out():
     source = unrolled_dot(dg.route("(1..2 exit)x2"))
     for name, at in (("exit.1", "L2.1"), ("exit.2", "L2.2")):

@@ -10,7 +10,7 @@ from depthgraph.draw.labels import text_width
 from depthgraph.draw.structure import Branches, Item, Loop, Step, joins, steps_of, tree
 from depthgraph.draw.wires import Wire, port_room
 from depthgraph.draw.words import label_of, register_name
-from depthgraph.flow import State
+from depthgraph.flow import Read, State
 from depthgraph.operations import Exit
 from depthgraph.route import Route
 
@@ -60,12 +60,19 @@ def plan_of(route: Route, sizes: Mapping[str, tuple[float, float]], room: float)
 
 
 def _stands(item: Branches, route: Route, sizes: Mapping[str, tuple[float, float]], room: float) -> bool:
-    """Whether branches can stand above one another: short ones that only h leads into and out of."""
+    """Whether branches can stand above one another: short ones that only h leads into and out of.
+
+    That h is the state of the node before them: branches that begin a branch start from one further away.
+    """
     steps = [step for branch in item.branches for step in steps_of(branch)]
     inner = {step.column for step in steps}
     if next(joins(part for branch in item.branches for part in branch), None) is not None:
         return False
     if any(read.register for state in (*(step.state for step in steps), item.join.state) for read in state.reads):
+        return False
+    first = steps[0].column
+    before = next(c for c in range(first - 1, -1, -1) if not isinstance(route.flow.states[c].operation, Exit))
+    if any(next(_nodes(branch)).state.hidden != Read(before) for branch in item.branches):
         return False
     readers = (*route.flow.states, State(OUTPUT, hidden=route.flow.output))
     if any(read.register and read.state in inner for state in readers for read in state.reads):
