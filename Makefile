@@ -57,6 +57,7 @@ bench: setup
 	$(BIN)/python benchmarks/language.py
 	$(BIN)/python benchmarks/explore.py
 	$(BIN)/python benchmarks/overhead.py
+	$(BIN)/python benchmarks/loops.py
 	$(BIN)/python benchmarks/cost.py
 
 clean:

@@ -22,6 +22,7 @@ from depthgraph.nn.positions import Rotary, rotary_table
 
 Run = Callable[[Tensor], Tensor]
 Step = Callable[[Run, Tensor], None]
+Clock = Callable[[], float]
 
 
 def paper_loop(layers: Sequence[nn.Module], hidden: Tensor, rotary: Rotary) -> Tensor:
@@ -57,14 +58,16 @@ def forward_and_backward(run: Run, hidden: Tensor) -> None:
     run(hidden).sum().backward()
 
 
-def seconds(step: Step, run: Run, hidden: Tensor, repeats: int) -> float:
-    start = time.perf_counter()
+def seconds(step: Step, run: Run, hidden: Tensor, repeats: int, clock: Clock = time.perf_counter) -> float:
+    start = clock()
     for _ in range(repeats):
         step(run, hidden)
-    return (time.perf_counter() - start) / repeats
+    return (clock() - start) / repeats
 
 
-def ratios(step: Step, loop: Run, compiled: Run, hidden: Tensor, rounds: int) -> tuple[list[float], list[float]]:
+def ratios(
+    step: Step, loop: Run, compiled: Run, hidden: Tensor, rounds: int, clock: Clock = time.perf_counter
+) -> tuple[list[float], list[float]]:
     """Return time(compiled) / time(loop), and time(loop) / time(loop), of rounds that run all three in turn.
 
     The three change places from round to round, so that what slows the machine for a while meets them alike.
@@ -77,7 +80,7 @@ def ratios(step: Step, loop: Run, compiled: Run, hidden: Tensor, rounds: int) ->
     against, noise = [], []
     for number in range(rounds):
         order = [(number + place) % 3 for place in range(3)]
-        times = {index: seconds(step, runs[index], hidden, repeats) for index in order}
+        times = {index: seconds(step, runs[index], hidden, repeats, clock) for index in order}
         against.append(times[1] / times[0])
         noise.append(times[2] / times[0])
     return against, noise

@@ -157,6 +157,16 @@ def dynamic_model(text, **options):
     return dg.compile(text, layers_of(), dynamic=["r"], width=6, **options)
 
 
+def test_a_count_may_be_the_depth_at_which_the_model_ends():
+    model = dg.compile("1..r drop(r+1..N)", layers_of(), dynamic=["r"])
+    hidden = torch.ones(1, 6)
+    for r in (6, 2, 4):
+        expected = hidden
+        for layer in model.layers[:r]:
+            expected = layer(expected)
+        assert torch.equal(model(hidden, r=r), expected)
+
+
 def test_other_inputs_pass_by_place_and_by_name():
     class Scaled(nn.Module):
         def forward(self, hidden: torch.Tensor, scale: float, shift: float = 0.0) -> torch.Tensor:
@@ -310,6 +320,13 @@ def test_the_activations_of_a_count_can_be_captured():
     assert list(seen) == [(2, 3)]
 
 
+def test_a_compiled_model_can_be_copied():
+    model, _ = dynamic_of("chain")
+    model.compile(backend="eager")
+    hidden = torch.ones(1, 6)
+    assert torch.equal(copy.deepcopy(model)(hidden, r=2), model(hidden, r=2))
+
+
 def test_it_trains_at_changing_counts():
     model, _ = dynamic_of("huginn")
     optimiser = torch.optim.AdamW(model.parameters(), lr=0.05)
@@ -401,6 +418,9 @@ def test_an_input_with_the_name_of_a_count_is_refused():
     assert "`r` is a loop count, and an input of the layers" in error.message
     assert dg.compile("1x r", [Ranked()], dynamic=["r"], inputs=())(torch.ones(1), r=3).item() == 1
     fails(lambda: dg.compile("1x hidden", [Ranked()], dynamic=["hidden"]), "layer-inputs")
+    later = dg.compile("1..r drop(r+1..2)", [Residual(), Ranked()], dynamic=["r"])
+    later(torch.ones(1, 6), r=1)
+    fails(lambda: later(torch.ones(1, 6), r=2), "layer-inputs")
 
 
 @pytest.mark.parametrize(
@@ -428,3 +448,9 @@ def test_named_weights_may_run_first_at_another_place():
     for r in (1, 2, 3):
         static = dg.compile(dg.route(text, r=r), model.layers, weights={"mix_1": model.mix_1})
         assert torch.equal(model(torch.ones(1, 6), r=r), static(torch.ones(1, 6)))
+
+
+def test_capturing_a_model_without_saying_the_count_is_refused_with_the_way_out():
+    model, _ = dynamic_of("chain")
+    with pytest.raises(CompileError, match=r"model\.at\(r=8\)"), dg.capture(model):
+        pass

@@ -101,8 +101,9 @@ def _loop_counts(mapping: yaml.MappingNode) -> dict[str, int]:
     counts: dict[str, int] = {}
     for key, loop in told:
         found = [entry(loop, name) for name in ("eval", "count")] if isinstance(loop, yaml.MappingNode) else []
-        values = [built(value) for _, value in filter(None, found)]
-        counts |= {key.value: value for value in values[:1] if isinstance(value, int) and not isinstance(value, bool)}
+        value = next((built(value) for _, value in filter(None, found)), None)
+        if isinstance(value, int) and not isinstance(value, bool):
+            counts[key.value] = value
     return counts
 
 

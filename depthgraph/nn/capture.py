@@ -77,7 +77,7 @@ def find_routed(model: nn.Module) -> RoutedModule:
     raise CompileError(
         "no-compiled-route",
         f"a module with one compiled route is needed; found {names} in {type(model).__name__}",
-        help="give the module that dg.compile returned",
+        help="give the module that dg.compile returned; of one with counts at run time, that of a count: model.at(r=8)",
     )
 
 

@@ -44,6 +44,7 @@ class DynamicModule(nn.Module):
     def __init__(self, recipe: Recipe, counts: Mapping[str, int], first: RoutedModule) -> None:
         """Make the module of a recipe around its first graph, that of `counts`, which has all of its weights."""
         super().__init__()
+        _check_inputs(first, recipe.names)
         _leave_to_the_graphs()
         self.recipe = recipe
         self.training = first.training
@@ -127,6 +128,7 @@ class DynamicModule(nn.Module):
             weights = {name_of(each): self._modules[name_of(each)] for each in weighted(route)}
             options = {**self.recipe.options, "weights": weights, "allow_shared": True}
             body = compile(route, self.layers, **options)
+            _check_inputs(body, self.recipe.names)
             own = body._modules.get(CONDITIONING)  # its parts are shared; what each execution calls is the route's
             body._modules = self._modules if own is None else {**self._modules, CONDITIONING: own}
             body.training = self.training
@@ -198,12 +200,6 @@ def compile_dynamic(
     recipe = Recipe.of(spec, len(modules), dynamic, bindings or {}, backprop_last, keep)
     counts, route = _first_route(recipe)
     first = compile(route, modules, **options)
-    taken = {"hidden", *(str(node.target) for node in first.graph.nodes if node.op == "placeholder")}
-    both = sorted(taken & set(recipe.names))
-    if both:
-        message = f"`{both[0]}` is a loop count, and an input of the layers"
-        help = "give the count another name in the spec; or leave the input out: inputs=… names those that are wanted"
-        raise CompileError("layer-inputs", message, help=help)
     return DynamicModule(recipe, counts, first)
 
 
@@ -220,6 +216,16 @@ def _first_route(recipe: Recipe) -> tuple[dict[str, int], Route]:
             failure = failure or error
     assert failure is not None
     raise failure
+
+
+def _check_inputs(body: RoutedModule, names: Iterable[str]) -> None:
+    """Refuse an input of the layers that could not be given, because it has the name of a count."""
+    taken = {"hidden", *(str(node.target) for node in body.graph.nodes if node.op == "placeholder")}
+    both = sorted(taken & set(names))
+    if both:
+        message = f"`{both[0]}` is a loop count, and an input of the layers"
+        help = "give the count another name in the spec; or leave the input out: inputs=… names those that are wanted"
+        raise CompileError("layer-inputs", message, help=help)
 
 
 def _said(names: Iterable[str], counts: Iterable[int]) -> str:
