@@ -216,6 +216,19 @@ def test_a_loop_of_branches_that_ends_in_a_load_says_so():
     assert folded_edges(route) == folded_reads(route)
 
 
+def test_a_loop_of_branches_that_starts_from_a_register_goes_back_to_each_branch():
+    route = dg.route("save(a) 1 exit load(a) (mean(2 | 3))x2 4")
+    backs = {edge for edge in drawn(folded_dot(route)) if edge[3] == "back"}
+    assert {(tail, head) for tail, head, _, _ in backs} == {("mean.1", "L2"), ("mean.1", "L3")}
+    assert folded_edges(route) == folded_reads(route)
+
+
+@pytest.mark.parametrize("spec", ["mean(1x2 | 2 1) 1", "(mean(1x2 | 2) 3)x2", "1 (mean(2 | mean(3 | 4) 5))x2 6"])
+def test_a_loop_goes_back_to_what_is_in_it(spec):
+    route = dg.route(spec)
+    assert folded_edges(route) == folded_reads(route)
+
+
 def test_all_exits_of_one_layer_are_one_arrow():
     parsed = pygraphviz.AGraph(string=folded_dot(dg.route(OURO)))
     assert parsed.get_node("exit.1").attr["label"] == "exit 1, 2, 3, 4"

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 import depthgraph as dg
 from depthgraph.draw.folded import folded_dot, folded_sheet
-from depthgraph.draw.folding import Back, Hop, folded, step_list
+from depthgraph.draw.folding import folded
 from depthgraph.draw.labels import text_width
+from depthgraph.draw.walked import Back, Hop, step_list
 from depthgraph.route import Route
 
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from depthgraph.draw.folding import Folded, Hop, Split, step_list
 from depthgraph.draw.labels import text_width
 from depthgraph.draw.lanes import Arc, Row
+from depthgraph.draw.walked import Folded, Hop, Split, step_list
 
 #: points: the heights of an operation and of a fork, and the room beside the text of an operation.
 OPERATION, FORK, BESIDE = 20.0, 8.0, 16.0

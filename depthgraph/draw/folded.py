@@ -13,12 +13,13 @@ from typing import Literal, NamedTuple
 
 from depthgraph.draw.column import FORK, Rows, arrange
 from depthgraph.draw.dot import Value, digraph, edge, node
-from depthgraph.draw.folding import Folded, folded, step_list
+from depthgraph.draw.folding import folded
 from depthgraph.draw.geometry import at, spline
 from depthgraph.draw.labels import Names, labels, text_width
 from depthgraph.draw.lanes import Column, place
 from depthgraph.draw.palette import FAINT, FLOW, LINE, LOOP, PAPER, TERMINAL, fill
 from depthgraph.draw.summary import facts, refuse_large
+from depthgraph.draw.walked import Folded, step_list
 from depthgraph.draw.words import register_name
 from depthgraph.route import Route
 

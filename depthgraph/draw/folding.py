@@ -11,115 +11,11 @@ from itertools import count
 from typing import assert_never
 
 from depthgraph.draw.structure import Branches, Item, Loop, Step, steps_of, tree
-from depthgraph.draw.words import label_of, register_name
+from depthgraph.draw.walked import Back, Folded, Hop, Outlet, Place, Split, Wire
+from depthgraph.draw.words import label_of
 from depthgraph.flow import Read
 from depthgraph.operations import Execution, Exit
 from depthgraph.route import Route
-
-#: step numbers that are written out on one edge; longer lists are abbreviated.
-WRITTEN_OUT = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Hop:
-    """A line of the walk, from one node to another, with the steps that take it."""
-
-    tail: int
-    head: int
-    steps: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Back:
-    """The way back of a loop, from its last node to its first, with the steps that it repeats.
-
-    Attributes:
-        load: the register that the next iteration starts from; None where it starts from h.
-    """
-
-    tail: int
-    head: int
-    count: int
-    steps: tuple[int, int]
-    load: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Wire:
-    """A state that is read through registers."""
-
-    tail: int
-    head: int
-    registers: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Outlet:
-    """A state that is given out by exits.
-
-    Attributes:
-        register: through which they read it; None for h.
-    """
-
-    tail: int
-    indices: tuple[int, ...]
-    register: str | None = None
-
-    @property
-    def label(self) -> str:
-        """What a picture writes at its end."""
-        load = f" load({register_name(self.register)})" if self.register else ""
-        return f"exit {step_list(self.indices)}{load}"
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """An operation of data flow, or a fork, which gives one state to several branches.
-
-    Attributes:
-        name: the id of its node, that of its first state in `Flow`; `fork.1` …
-        label: what a picture writes on it; nothing on a fork.
-    """
-
-    number: int
-    name: str
-    label: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Split:
-    """Branches in the walk: their fork, the nodes of each, and the join; `plain` if they run nothing but layers."""
-
-    fork: int
-    branches: tuple[tuple[int, ...], ...]
-    join: int
-    plain: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Folded:
-    """A route with every loop walked once.
-
-    Attributes:
-        order: the layers and places in the order of the walk.
-    """
-
-    hops: tuple[Hop, ...]
-    backs: tuple[Back, ...]
-    wires: tuple[Wire, ...] = ()
-    outlets: tuple[Outlet, ...] = ()
-    places: tuple[Place, ...] = ()
-    splits: tuple[Split, ...] = ()
-    order: tuple[int, ...] = ()
-
-    def back_label(self, back: Back) -> str:
-        """Return `×k`, with the steps where another loop goes back between the same two nodes."""
-        ends = [(other.tail, other.head) for other in self.backs]
-        first, last = back.steps
-        label = f"×{back.count}" + (f" load({register_name(back.load)})" if back.load else "")
-        if ends.count((back.tail, back.head)) == 1:
-            return label
-        return f"{label} (step {first})" if first == last else f"{label} (steps {first}–{last})"
 
 
 def folded(route: Route) -> Folded:
@@ -142,20 +38,6 @@ def folded(route: Route) -> Folded:
     )
 
 
-def step_list(steps: tuple[int, ...]) -> str:
-    """Return step numbers as an edge shows them.
-
-    Examples:
-        >>> step_list((1, 3)), step_list((2, 5, 8, 11, 14)), step_list((1, 2, 5, 9, 14))
-        ('1, 3', '2, 5 … 14', '1, 2 … 14 (5 steps)')
-    """
-    if len(steps) <= WRITTEN_OUT:
-        return ", ".join(map(str, steps))
-    first, second, last = steps[0], steps[1], steps[-1]
-    even = steps == tuple(range(first, last + 1, second - first))
-    return f"{first}, {second} … {last}" + ("" if even else f" ({len(steps)} steps)")
-
-
 @dataclass(slots=True)
 class _Walk:
     """The walk so far.
@@ -164,6 +46,8 @@ class _Walk:
         depth: N.
         node_of: the node of each state, by its index.
         fork: the fork that the next state of this branch reads h from.
+        forks_before: all forks by which h comes to that state, the outermost first.
+        doors: by its index, those forks of a state that reads h, and its own node.
     """
 
     depth: int
@@ -174,6 +58,8 @@ class _Walk:
     splits: list[Split] = field(default_factory=list)
     order: list[int] = field(default_factory=list)
     fork: int | None = None
+    forks_before: tuple[int, ...] = ()
+    doors: dict[int, tuple[int, ...]] = field(default_factory=dict)
     step: int = 0
     forks: "count[int]" = field(default_factory=lambda: count(1))
 
@@ -194,7 +80,7 @@ class _Walk:
         if hidden.register is None:
             self.step += 1
             self._hop(hidden, node)
-        self.fork = None
+        self.fork, self.forks_before = None, ()
 
     def _hop(self, hidden: Read, node: int) -> None:
         tail = self.node_of[hidden.state] if self.fork is None else self.fork
@@ -205,6 +91,7 @@ class _Walk:
             return
         node = self._node(step)
         assert step.state.hidden is not None
+        self.doors[step.column] = (*self.forks_before, node)
         self.enter(step.state.hidden, node)
 
     def _node(self, step: Step) -> int:
@@ -236,25 +123,42 @@ class _Walk:
                     self.node_of[step.column] = self.node_of[column]
         walked = self.order[begin:]
         if walked:
-            pairs = list(zip(_hidden(first), _hidden(second), strict=True))
-            from_before = (two for one, two in pairs if one.register is None and one.state < columns[0])
-            load = next(from_before, pairs[0][1]).register
-            self.backs.append(Back(walked[-1], walked[0], loop.count, (start, max(start, self.step)), load))
+            heads, load = self._heads(first, second, walked)
+            steps = (start, max(start, self.step))
+            self.backs += (Back(walked[-1], head, loop.count, steps, load) for head in heads)
+
+    def _heads(
+        self, first: tuple[Item, ...], second: tuple[Item, ...], walked: list[int]
+    ) -> tuple[Iterable[int], str | None]:
+        """Return where h comes in when a loop goes back, and the register it is loaded from if it is dropped."""
+        before = next(steps_of(second)).column
+        pairs = list(zip(_states(first), _states(second), strict=True))
+        readers = (
+            one
+            for one, two in pairs
+            if two.state.hidden and two.state.hidden.register is None and two.state.hidden.state < before
+        )
+        inner = frozenset(walked)
+        # a fork outside the loop is no way into it
+        heads = dict.fromkeys(next(n for n in self.doors[one.column] if n in inner) for one in readers)
+        hidden = pairs[0][1].state.hidden
+        return (heads, None) if heads else (walked[:1], hidden and hidden.register)
 
     def _branches(self, item: Branches) -> None:
         entries = [next(_hidden(branch)) for branch in item.branches]
-        fork = outer = self.fork
+        fork, outer, before = self.fork, self.fork, self.forks_before
         from_h = next((entry for entry in entries if entry.register is None), None)
         if from_h is not None:
             fork = self._place(f"fork.{next(self.forks)}")
             self.order.append(fork)
             self.enter(from_h, fork)
+            before = (*before, fork)
         members = []
         for branch in item.branches:
-            self.fork, begin = fork, len(self.order)
+            self.fork, self.forks_before, begin = fork, before, len(self.order)
             self.go(branch)
             members.append(tuple(self.order[begin:]))
-        self.fork = None
+        self.fork, self.forks_before = None, ()
         join = self._node(item.join)
         self.step += any(end.register is None for end in item.join.state.ends)
         for end in item.join.state.ends:
@@ -266,11 +170,16 @@ class _Walk:
             self.splits.append(Split(fork, tuple(members), join, plain))
 
 
-def _hidden(items: Iterable[Item]) -> Iterator[Read]:
-    """Yield the h of the states of a piece of a route, without exits and joins."""
+def _states(items: Iterable[Item]) -> Iterator[Step]:
+    """Yield the states of a piece of a route that have an h, without exits."""
     for step in steps_of(items):
         if step.state.hidden is not None and not isinstance(step.operation, Exit):
-            yield step.state.hidden
+            yield step
+
+
+def _hidden(items: Iterable[Item]) -> Iterator[Read]:
+    """Yield the h of those states."""
+    return (step.state.hidden for step in _states(items) if step.state.hidden is not None)
 
 
 def _is_plain(branch: tuple[Item, ...]) -> bool:
