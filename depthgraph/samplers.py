@@ -8,6 +8,7 @@ draws what an uninterrupted one draws, and so does every rank of a distributed r
 import itertools
 import math
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Annotated, Literal, Protocol
 
@@ -52,11 +53,12 @@ def generator_of(seed: int, step: int, name: str = "") -> random.Random:
     return random.Random(f"{seed} {step} {name}")  # a string is hashed whole (SHA-512), whatever PYTHONHASHSEED says
 
 
-class Sampler(BaseModel):
+class Sampler(BaseModel, ABC):
     """Base of the samplers."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    @abstractmethod
     def draw(self, generator: Generator, step: int, steps: int) -> int:
         """Return the count of one step.
 
@@ -65,12 +67,11 @@ class Sampler(BaseModel):
             step: 1 … steps.
             steps: of the whole run.
         """
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def bounds(self) -> tuple[int, int | None]:
         """The smallest and the largest count that it draws; None where there is no largest."""
-        raise NotImplementedError
 
     @property
     def usual(self) -> int | None:
