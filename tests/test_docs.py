@@ -134,4 +134,13 @@ def test_commands_of_the_readme_run(command, tmp_path):
 
 
 def test_the_readme_has_every_command():
-    assert {command.split()[1] for command in _commands()} == {"show", "draw", "check", "schemes", "explore", "import", "export", "train"}
+    assert {command.split()[1] for command in _commands()} == {
+        "show",
+        "draw",
+        "check",
+        "schemes",
+        "explore",
+        "import",
+        "export",
+        "train",
+    }
