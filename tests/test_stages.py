@@ -3,15 +3,21 @@
 After a change that is meant, `python tests/test_stages.py` writes them anew; read the difference.
 """
 
+import json
 from pathlib import Path
 
 import pytest
+from hypothesis import given
 
+import depthgraph as dg
 from depthgraph.cli.inputs import read_one
-from depthgraph.cli.stages import STAGES
+from depthgraph.cli.stages import STAGES, graph_text, route_data, route_text
 from depthgraph.draw.folded import folded_dot
 from depthgraph.draw.mermaid import folded_mermaid
 from depthgraph.draw.staircase_text import staircase_text
+from depthgraph.operations import walk
+
+from strategies import flow_routes
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.yaml"))
 GOLDEN = Path(__file__).parent / "golden" / "stages"
@@ -42,7 +48,53 @@ def test_every_stage_is_as_it_was(example):
 
 
 def test_the_examples_are_those_of_the_readme():
-    assert [example.stem for example in EXAMPLES] == ["block", "ilr", "lft", "own_layers", "where"]
+    assert [example.stem for example in EXAMPLES] == ["block", "huginn", "ilr", "lft", "own_layers", "where"]
+
+
+FLOW = "1 save(a) mean(2 exit | 3 gate(a)) stopgrad save(b) load(a) 4 add(b)"
+
+
+def test_the_listing_of_a_route_has_every_operation_of_data_flow():
+    route = dg.route(FLOW)
+    assert route_text(dg.parse(FLOW), route).splitlines()[1:] == [
+        "       1      1      1",
+        "          save(a)",
+        "          branch 1",
+        "       2      2      1",
+        "          exit 1",
+        "          branch 2",
+        "       3      3      1",
+        "          gate(a) 1",
+        "          mean",
+        "          stopgrad",
+        "          save(b)",
+        "          load(a)",
+        "       4      4      1",
+        "          add(b)",
+    ]
+
+
+def test_the_listing_of_a_graph_says_what_its_edges_carry():
+    lines = graph_text(dg.parse(FLOW), dg.route(FLOW)).splitlines()
+    assert {
+        "L1.1 -> L4.1  (loaded from a)",
+        "stopgrad.1 -> add.1  (register b)",
+        "gate.1 -> mean.1  (branch 2)",
+    } <= set(lines)
+    assert len(lines) == dg.graph(dg.route(FLOW)).number_of_edges()
+
+
+@given(flow_routes())
+def test_the_data_of_a_route_has_every_operation(route):
+    def words(rows):
+        for row in rows:
+            for branch in row.get("branches", ()):
+                yield from words(branch)
+            yield row.get("operation", "execution")
+
+    kinds = [type(each).__name__.lower() for each in walk(route.operations)]
+    assert [{"stopgradient": "stopgrad"}.get(kind, kind) for kind in kinds] == list(words(route_data(None, route)))
+    assert json.loads(json.dumps(route_data(None, route)))
 
 
 if __name__ == "__main__":

@@ -2,10 +2,12 @@
 
 import dataclasses
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from depthgraph.flow import KINDS
 from depthgraph.graph import build_graph
+from depthgraph.operations import Add, DataFlow, Execution, Exit, Gate, Join, Load, Mix, Operation, Save
 from depthgraph.route import Route, ranges
 from depthgraph.schemes import library
 from depthgraph.syntax import Call, Element, Expression, Node, RouteSpec, children
@@ -25,6 +27,8 @@ def measures(spec: RouteSpec, route: Route) -> dict[str, Any]:
         "reuse_map": list(route.reuse_map),
         "dropped": list(route.dropped),
         "path": list(route.path),
+        "registers": list(dict.fromkeys(each.register for each in route.data_flow if isinstance(each, Save))),
+        "exits": len(route.exits),
         "schemes": {scheme: text for scheme, text in _schemes(spec)},
     }
 
@@ -105,7 +109,7 @@ def _tree_lines(node: Any, indent: int) -> Iterator[str]:
         for name in fields:
             if name not in leaves:
                 yield from _tree_lines(getattr(node, name), indent + 1)
-    else:
+    elif node is not None:
         yield "  " * indent + str(node)
 
 
@@ -124,30 +128,71 @@ def _node_data(node: Any) -> Any:
 
 
 def route_text(spec: RouteSpec, route: Route) -> str:
-    """Return the executions, one a line: position, layer, visit, and the iteration of every loop around."""
-    lines = ["position  layer  visit  iterations"]
-    for each in route.executions:
+    """Return the operations, one a line.
+
+    Of an execution: position, layer, visit, and the iteration of every loop around. Data flow is written as in a spec;
+    a join stands behind its branches.
+    """
+    return "\n".join(["position  layer  visit  iterations", *_operation_lines(route.operations)])
+
+
+def _operation_lines(operations: Iterable[Operation]) -> Iterator[str]:
+    for each in operations:
         loops = " ".join(f"{loop.number}/{loop.count}" for loop in each.iterations)
-        lines.append(f"{each.position:>8}  {each.layer:>5}  {each.visit:>5}  {loops}".rstrip())
-    return "\n".join(lines)
+        if isinstance(each, Execution):
+            yield f"{each.position:>8}  {each.layer:>5}  {each.visit:>5}  {loops}".rstrip()
+            continue
+        if isinstance(each, Join):
+            for number, branch in enumerate(each.branches, 1):
+                yield f"          branch {number}"
+                yield from _operation_lines(branch)
+        yield f"          {_written(each):<12}  {loops}".rstrip()
+
+
+def _written(operation: DataFlow) -> str:
+    """Return an operation of data flow as in a spec; weights and exits by their numbers."""
+    match operation:
+        case Mix(register, number) | Gate(register, number):
+            return f"{_word(operation)}({register}) {number}"
+        case Save(register) | Load(register) | Add(register):
+            return f"{_word(operation)}({register})"
+        case Exit(index):
+            return f"{_word(operation)} {index}"
+        case _:
+            return _word(operation)
+
+
+def _word(operation: DataFlow) -> str:
+    """Return the word of an operation in the language."""
+    return {Save: "save", Load: "load", **KINDS}[type(operation)]
 
 
 def route_data(spec: RouteSpec, route: Route) -> Any:
-    """Return the executions as dicts."""
-    return [
-        {
-            "position": each.position,
-            "layer": each.layer,
-            "visit": each.visit,
-            "iterations": [loop._asdict() for loop in each.iterations],
-        }
-        for each in route.executions
-    ]
+    """Return the operations as dicts; those of data flow have an `operation`, their word in the language."""
+    return [_operation_data(each) for each in route.operations]
+
+
+def _operation_data(each: Operation) -> dict[str, Any]:
+    iterations = [loop._asdict() for loop in each.iterations]
+    if isinstance(each, Execution):
+        return {"position": each.position, "layer": each.layer, "visit": each.visit, "iterations": iterations}
+    values = {name: getattr(each, name) for name in ("register", "site", "index") if hasattr(each, name)}
+    if isinstance(each, Join):
+        values["branches"] = [[_operation_data(one) for one in branch] for branch in each.branches]
+    return {"operation": _word(each), **values, "iterations": iterations}
 
 
 def graph_text(spec: RouteSpec, route: Route) -> str:
-    """Return the graph's edges, one a line."""
-    return "\n".join(f"{start} -> {end}" for start, end in build_graph(route).edges)
+    """Return the graph's edges, one a line, with what they carry if it is not h as the node before has left it."""
+    return "\n".join(f"{start} -> {end}{_carried(edge)}" for start, end, edge in build_graph(route).edges(data=True))
+
+
+def _carried(edge: Mapping[str, Any]) -> str:
+    parts = [f"branch {number}" for number in edge.get("branches", ())]
+    parts += [
+        f"{what} {edge[name]}" for name, what in (("load", "loaded from"), ("register", "register")) if name in edge
+    ]
+    return f"  ({', '.join(parts)})" if parts else ""
 
 
 def graph_data(spec: RouteSpec, route: Route) -> Any:
@@ -164,7 +209,8 @@ def code_text(spec: RouteSpec, route: Route) -> str:
     # isort: split
     from torch.nn import Identity  # the code names layers and not what they are: any module stands for one
 
-    return compile(route, [Identity() for _ in range(route.parameter_depth)]).code.strip()
+    layers = [Identity() for _ in range(route.parameter_depth)]
+    return compile(route, layers, width=1).code.strip()
 
 
 def code_data(spec: RouteSpec, route: Route) -> Any:
