@@ -10,6 +10,8 @@ from depthgraph.draw.tracks import Mark, Score, Span, Track, has_registers
 ROW, ABOVE, LEAST = 16.0, 6.0, 1.5
 #: points: half the width of an arrow head, and the least width of a cell in which one has room.
 HEAD, ROOM = 3.0, 9.0
+#: points that the last mark may use beyond the last column: no more than the picture's margin.
+SPILL = 14.0
 #: where in a column a state is loaded, read and saved: its own state is there last.
 PLACES: Mapping[str, float] = {"load": 0.22, "read": 0.5, "save": 0.75}
 #: what the legend says of each mark, in the order in which it says it.
@@ -33,7 +35,7 @@ def rows(score: Score, x: Across, left: float, top: float) -> Iterator[Shape]:
         yield Line(((left - 3, middle), (x(score.last + 1), middle)), "grid")
         yield from _lines(track, x, middle)
         marks = list(_apart(track, x))
-        room = {mark.sign: x(score.last + 1) + size for mark in marks}
+        room = {mark.sign: x(score.last + 1) + max(size, SPILL) for mark in marks}
         for mark in reversed(marks):
             at = x(mark.column)
             yield from _mark(mark, x, middle, size, max(size, room[mark.sign] - at))
