@@ -260,6 +260,13 @@ def test_options_of_another_kind_are_refused():
         dg.cost("1 2", [Layer(), Layer()], length=4)
 
 
+def test_a_module_is_no_function_that_makes_layers():
+    for module in (Layer(), nn.ModuleDict({"a": Layer()}), dg.compile(CHAIN, [Layer(), Layer()])):
+        with pytest.raises(dg.CompileError, match="bad-layers"):
+            dg.cost(CHAIN, module, length=4)
+    assert dg.cost(CHAIN, nn.ModuleList([Layer(), Layer()]), length=4) == dg.cost(CHAIN, lambda _: Layer(), length=4)
+
+
 # -- keys and values
 
 

@@ -116,7 +116,7 @@ def cost(
 
 def _made(route: Route, layers: Layers) -> Iterable[nn.Module]:
     """Return the layers; those that a function makes are made without data."""
-    if isinstance(layers, Iterable) or not callable(layers):
+    if isinstance(layers, Iterable | nn.Module) or not callable(layers):  # modules can be called too
         return layers
     with torch.random.fork_rng(devices=[]), torch.device("meta"):
         return [layers(number) for number in range(1, route.parameter_depth + 1)]

@@ -133,7 +133,10 @@ class DynamicModule(nn.Module):
             body._modules = self._modules if own is None else {**self._modules, CONDITIONING: own}
             body.training = self.training
             self._bodies[key] = body
-        return self._bodies[key]
+        body = self._bodies[key]
+        if body._modules is not self._modules:  # all but its conditioning is the model's, replaced since or not
+            body._modules.update((name, module) for name, module in self._modules.items() if name != CONDITIONING)
+        return body
 
     def _places_of(self, route: Route) -> Places:
         places = {name_of(each): (type(each), self.recipe.place(each)) for each in reversed(weighted(route))}
