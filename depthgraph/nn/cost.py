@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 import torch
 from torch import Tensor, nn
@@ -117,7 +117,7 @@ def cost(
 def _made(route: Route, layers: Layers) -> Iterable[nn.Module]:
     """Return the layers; those that a function makes are made without data."""
     if isinstance(layers, Iterable | nn.Module) or not callable(layers):  # modules can be called too
-        return layers
+        return cast(Iterable[nn.Module], layers)
     with torch.random.fork_rng(devices=[]), torch.device("meta"):
         return [layers(number) for number in range(1, route.parameter_depth + 1)]
 
