@@ -135,10 +135,27 @@ def test_patterns_that_do_not_fit_are_refused(pattern, words):
 
 
 def test_a_pattern_that_never_means_a_route_is_an_error_and_not_an_empty_space():
-    for text, code in (("1..p (2..N", "syntax"), ("lfft(p)", "unknown-name")):
+    never = ("1..p (2..N", "syntax"), ("lfft(p)", "unknown-name"), ("1..p save(e) p+1..N", "unused-register")
+    for text, code in (*never, ("1..p add(e) p+1..N", "unknown-register"), ("1 save(e) 2..N load(e)", "unused-result")):
         with pytest.raises(dg.SpecError) as caught:
             RouteSpace(4, executions=(4, 8), patterns=text).count()
         assert caught.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("pattern", "texts"),
+    [
+        (
+            "1 save(e) (add(e) i for i in 2..q) q+1..N",
+            ["1 save(e) add(e) 2..4", "1 save(e) add(e) 2 add(e) 3..4", "1 save(e) add(e) 2 add(e) 3 add(e) 4"],
+        ),
+        ("1 save(e) p..q load(e) 2..N for p in 2..2", ["1 save(e) load(e) 2..4"]),
+        ("1 (save(e) i for i in 2..q) add(e) q+1..N for q in 1..2", ["1 save(e) 2 add(e) 3..4"]),
+    ],
+    ids=["never read at some", "thrown away at some", "read before it is saved at some"],
+)
+def test_values_at_which_the_data_flow_means_nothing_are_left_out(pattern, texts):
+    assert set(RouteSpace(4, executions=(4, 4), patterns=pattern)) == {dg.route(text, N=4) for text in texts}
 
 
 def test_too_many_values_to_try_are_refused_with_what_to_do():

@@ -20,6 +20,10 @@ NO_MEMBER = {
     "division-by-zero", "descending-range", "number-too-large", "empty-branch",
 }  # fmt: skip
 
+#: Kinds that come and go with the values too, where a range or a comprehension is empty at some; they are told only if
+#: no values give a route.
+NO_MEMBER_HERE = {"unused-register", "unknown-register", "unused-result"}
+
 Values = dict[str, int]
 
 
@@ -40,11 +44,19 @@ def members(pattern: Pattern, bounds: Bounds) -> Iterator[tuple[Route, Values]]:
         help = f"give ranges behind it, as in `… for {next(iter(pattern.numbers))} in 0..4`; now there are {sizes}"
         message = f"`{pattern.text}` has {tried:,} choices of values, over the limit of {MOST_BINDINGS:,}"
         raise ExploreError("space-too-large", message, help=help)
+    fault: SpecError | None = None
+    gives_routes = False
     for chosen in product(*pattern.numbers.values()):
         values = dict(zip(pattern.numbers, chosen, strict=True))
-        route = _route(pattern, {**values, **_least(pattern.counts)}, bounds)
-        if route is not None:
-            yield from _counted(pattern, values, dict(pattern.counts), route, bounds)
+        found = _expanded(pattern, {**values, **_least(pattern.counts)}, bounds)
+        if isinstance(found, SpecError):
+            fault = fault or (found if found.code in NO_MEMBER_HERE else None)
+            continue
+        gives_routes = True
+        if found.execution_depth <= bounds.longest:
+            yield from _counted(pattern, values, dict(pattern.counts), found, bounds)
+    if fault is not None and not gives_routes:
+        raise fault
 
 
 def _counted(
@@ -77,13 +89,18 @@ def _least(counts: Mapping[str, range]) -> Values:
 
 def _route(pattern: Pattern, values: Values, bounds: Bounds) -> Route | None:
     """Return the route of these values; None where they mean none of this model, or one that is too long."""
+    found = _expanded(pattern, values, bounds)
+    return found if isinstance(found, Route) and found.execution_depth <= bounds.longest else None
+
+
+def _expanded(pattern: Pattern, values: Values, bounds: Bounds) -> Route | SpecError:
+    """Return the route of these values, or why they mean none of this model."""
     N = bounds.parameter_depth
     # operations of data flow count towards the limit too, so that it cannot be that of the executions
     limits = DEFAULT_LIMITS if pattern.has_data_flow else Limits(executions=max(N, bounds.longest))
     try:
-        route = expand(pattern.spec, {"N": N, **values}, limits)
+        return expand(pattern.spec, {"N": N, **values}, limits)
     except SpecError as error:
-        if error.code in NO_MEMBER:
-            return None
+        if error.code in NO_MEMBER | NO_MEMBER_HERE:
+            return error
         raise
-    return route if route.execution_depth <= bounds.longest else None
