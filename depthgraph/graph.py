@@ -165,10 +165,14 @@ def renumbered(graph: "nx.DiGraph[Any]") -> "nx.DiGraph[str]":
         graph: an acyclic graph; its own nodes may have any names. It is not changed.
 
     Raises:
+        GraphError: `not-a-route` for anything else than a graph.
         networkx.NetworkXUnfeasible: the graph has a cycle.
     """
     import networkx as nx
 
+    if not isinstance(graph, nx.DiGraph):
+        message = f"a {type(graph).__name__} is given where the graph of a route is needed"
+        raise GraphError("not-a-route", message, help="dg.graph(route) makes a graph from a route")
     order = text_order(dict(graph.nodes(data=True)), graph.pred)
     if len(order) < len(graph):
         raise nx.NetworkXUnfeasible("the graph has a cycle")

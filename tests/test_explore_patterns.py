@@ -142,6 +142,14 @@ def test_a_pattern_that_never_means_a_route_is_an_error_and_not_an_empty_space()
         assert caught.value.code == code
 
 
+def test_the_families_that_are_offered_are_named_once():
+    with pytest.raises(dg.ExploreError, match="there is no family of routes `zzz`") as caught:
+        RouteSpace(4, executions=4, patterns="zzz")
+    offered = caught.value.help.partition(";")[0].removeprefix("families are ").split(", ")
+    assert len(set(offered)) == len(offered)
+    assert {"any", "ilr", *FAMILIES, *dg.schemes()} == set(offered)
+
+
 @pytest.mark.parametrize(
     ("pattern", "texts"),
     [

@@ -298,3 +298,25 @@ def test_a_route_outside_is_refused_with_the_bound_that_it_breaks(text, N, words
         with pytest.raises(dg.ExploreError, match=words) as caught:
             call(dg.route(text, N=N))
         assert caught.value.code == "not-in-space"
+
+
+@pytest.mark.parametrize("given", ["1..3", dg.parse("1..3"), [1, 2, 3], None], ids=["text", "spec", "path", "nothing"])
+def test_what_is_no_route_is_refused_wherever_one_is_needed(given):
+    space, route, generator = RouteSpace(3, executions=3), dg.route("1..3"), random.Random(0)
+    calls = [
+        lambda: space.index(given),
+        lambda: space.neighbours(given),
+        lambda: space.mutate(given, generator),
+        lambda: space.crossover(route, given, generator),
+        lambda: dg.explore.trial_parameters(given, space),
+        lambda: dg.measures(given),
+        lambda: dg.diff(given, route),
+        lambda: dg.diff(route, given),
+        lambda: dg.match(given, "lft-2.5m"),
+        lambda: dg.renumbered(given),
+    ]
+    for call in calls:
+        with pytest.raises(dg.DepthGraphError, match=f"a {type(given).__name__} is given where") as caught:
+            call()
+        assert caught.value.code == "not-a-route"
+    assert given not in space

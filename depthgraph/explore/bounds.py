@@ -136,6 +136,18 @@ def checked(name: str, value: object, least: int, most: int) -> int:
     return number
 
 
+def checked_route(route: object) -> Route:
+    """Return what is given as a route.
+
+    Raises:
+        ExploreError: `not-a-route` for a text or anything else.
+    """
+    if not isinstance(route, Route):
+        message = f"a {type(route).__name__} is given where a route is needed"
+        raise ExploreError("not-a-route", message, help="dg.route(text) makes a route from a spec")
+    return route
+
+
 def _executions(given: object) -> tuple[int, int | None]:
     if given is None:
         return 1, None

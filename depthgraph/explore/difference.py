@@ -6,6 +6,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Literal
 
 from depthgraph.explore.alignment import align
+from depthgraph.explore.bounds import checked_route
 from depthgraph.explore.measuring import Measures, measures
 from depthgraph.explore.wording import Wording
 from depthgraph.route import Route
@@ -145,7 +146,7 @@ def diff(one: Route, other: Route) -> Diff:
         ['same', 'repeated', 'same']
     """
     alphabet = Alphabet()
-    first, second = (tuple(alphabet.symbols(route.operations)) for route in (one, other))
+    first, second = (tuple(alphabet.symbols(checked_route(route).operations)) for route in (one, other))
     found = [_named(edit, first, second) for edit in _stretches(first, second)]
     return Diff(one, other, (first, second), tuple(_with_moves(found, first, second)), Wording(alphabet.actions))
 

@@ -8,6 +8,7 @@ from typing import Literal, get_args
 from depthgraph.decoder_config import PRESETS, DecoderConfig
 from depthgraph.decoder_cost import decoder_cost
 from depthgraph.errors import ExploreError
+from depthgraph.explore.bounds import checked_route
 from depthgraph.route import Route
 
 Equal = Literal["parameters", "flops", "executions", "kv"]
@@ -152,7 +153,7 @@ def match(
     if T < 1 or (tokens is not None and tokens < 1):
         raise ExploreError("invalid-space", f"length and tokens are at least 1; found {T} and {tokens}")
     measured, kinds = MEASURED[equal]
-    model = changed(config, parameter_depth=route.parameter_depth)
+    model = changed(config, parameter_depth=checked_route(route).parameter_depth)
     decoder_cost(model, route, T)  # refuses data flow
     return _Matching(equal, measured, T, tokens).match(route, config, measured(model, route, T), kinds)
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from depthgraph.decoder_config import DecoderConfig
 from depthgraph.decoder_cost import decoder_cost
+from depthgraph.explore.bounds import checked_route
 from depthgraph.route import Route
 
 #: bytes of an element of a KV cache in bfloat16.
@@ -108,7 +109,7 @@ def measures(route: Route, scale: Scale | None = None) -> Measures:
         >>> found.multiplier, found.max_visits, found.longest_return
         (2.2, 3, 2)
     """
-    path, N = route.path, route.parameter_depth
+    path, N = checked_route(route).path, route.parameter_depth
     visits = route.reuse_map
     scale = scale or relative(N)
     E, layers = len(path), N - len(route.dropped)

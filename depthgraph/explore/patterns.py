@@ -110,7 +110,7 @@ def _spelled(body: str) -> str | Source:
         parameters = library()[name].definition.parameters
         return f"{name}({','.join('N' if each == LAYER_COUNT else each for each in parameters)})"
     if name.isidentifier():
-        known = [ANY, ILR, *FAMILIES, *library()]
+        known = list(dict.fromkeys([ANY, ILR, *FAMILIES, *library()]))
         close = get_close_matches(name, known, n=1)
         help = f"did you mean `{close[0]}`?" if close else f"families are {', '.join(known)}; a spec is one too"
         raise ExploreError("invalid-pattern", f"there is no family of routes `{name}`", help=help)

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from depthgraph.errors import ExploreError, shown
-from depthgraph.explore.bounds import Bounds, bounds_of
+from depthgraph.explore.bounds import Bounds, bounds_of, checked_route
 from depthgraph.explore.edits import Path, candidates, cuts, in_random_order, route_of
 from depthgraph.explore.generators import Generator, below, distinct_below, shown_count
 from depthgraph.explore.parts import Listed, Ordered, Part
@@ -139,7 +139,7 @@ class RouteSpace:
         Raises:
             ExploreError: `not-in-space`.
         """
-        before = 0
+        route, before = checked_route(route), 0
         for part in self._parts:
             if part.holds(route):
                 return before + part.index(route)
@@ -235,7 +235,7 @@ class RouteSpace:
         return count
 
     def _check(self, route: Route) -> None:
-        if route not in self:
+        if checked_route(route) not in self:
             raise self._outside(route)
 
     def _outside(self, route: Route) -> ExploreError:
