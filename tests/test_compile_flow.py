@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 import depthgraph as dg
 from depthgraph.errors import CompileError
-from depthgraph.nn import compile
+from depthgraph.nn import Conditioning, StepEmbedding, compile
 
 from layers import AnnotatedTuple, Residual, ReturnsTuple
 from oracle import run_spec
@@ -165,6 +165,20 @@ def test_what_is_missing_or_wrong_with_weights_is_said(options, code, message):
     with pytest.raises(CompileError, match=message) as caught:
         compile(dg.route(HUGINN), make_layers(5), **options)
     assert caught.value.code == code
+
+
+@pytest.mark.parametrize("width", [0, -6, 6.0, "6", True, torch.ones(2)], ids=repr)
+def test_a_width_is_an_integer_from_1(width):
+    prepared = Conditioning([StepEmbedding()])
+    for call in (
+        lambda: compile(dg.route(HUGINN), make_layers(5), width=width),
+        lambda: compile("1 (2)x r", make_layers(2), dynamic=["r"], width=width),
+        lambda: prepared.prepare(dg.route("1"), make_layers(1), width=width),
+    ):
+        with pytest.raises(CompileError, match="width is d, the size of the hidden state") as caught:
+            call()
+        assert caught.value.code == "unknown-width"
+    assert compile(dg.route(HUGINN), make_layers(5), width=torch.tensor(WIDTH)).mix_1.weight.shape == (6, 12)
 
 
 def test_an_example_says_the_width():

@@ -17,10 +17,10 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.nn.parameter import is_lazy
 
-from depthgraph.errors import CompileError
+from depthgraph.errors import CompileError, shown
 from depthgraph.nn.runtime import device_of, not_hidden, taken_from
 from depthgraph.nn.signature import LayerSignature, Returns, kind_of
-from depthgraph.route import Route
+from depthgraph.route import Route, as_integer
 
 #: What a layer may raise because it looks at values, which a shape does not have.
 _NEEDS_VALUES = (
@@ -71,6 +71,21 @@ def _modules(layers: Iterable[nn.Module]) -> tuple[nn.Module, ...]:
         if not isinstance(module, nn.Module):
             raise CompileError("bad-layers", f"layer {number} is a {type(module).__name__}", help=needs)
     return modules
+
+
+def known_width(width: object, example: Tensor | None = None) -> int | None:
+    """Return the size of the hidden state, as it is given or as an example has it; None where nothing says it.
+
+    Raises:
+        CompileError: `unknown-width` for a width that is no integer from 1.
+    """
+    if width is None:
+        return example.shape[-1] if example is not None and example.ndim else None
+    size = as_integer(width)
+    if size is None or size < 1:
+        message = f"width is d, the size of the hidden state, an integer from 1; found {shown(width)}"
+        raise CompileError("unknown-width", message, help="say it: compile(route, layers, width=d)")
+    return size
 
 
 def check_shapes(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args, overload
 from torch import Tensor, nn
 
 from depthgraph.errors import CompileError
-from depthgraph.nn.checks import check_layers, check_shapes
+from depthgraph.nn.checks import check_layers, check_shapes, known_width
 from depthgraph.nn.conditioning import Option
 from depthgraph.nn.conditioning_build import Conditioning, condition
 from depthgraph.nn.inputs import Constants, bind_constants, choose_inputs
@@ -168,7 +168,7 @@ def compile(
     chosen = choose_inputs(route, signatures, constants, inputs)
     if example is not None:
         check_shapes(example, running, signatures, returns)
-    width = example.shape[-1] if width is None and example is not None and example.ndim else width
+    width = known_width(width, example)
     own = weights_of(route, running.values(), width, weights)
     moves = len({device_of(module) for module in (*running.values(), *own.values())} - {None}) > 1
     conditioned = condition(route, running, conditioning, width)

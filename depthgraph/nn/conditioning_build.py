@@ -6,7 +6,7 @@ from typing import Any, final
 from torch import nn
 
 from depthgraph.errors import CompileError, shown
-from depthgraph.nn.checks import check_layers
+from depthgraph.nn.checks import check_layers, known_width
 from depthgraph.nn.conditioning import Option
 from depthgraph.nn.conditioning_bind import Binding, Conditioned
 from depthgraph.route import Route
@@ -54,10 +54,10 @@ class Conditioning:
             width: d, the last dimension of the hidden state; step embeddings need it.
 
         Raises:
-            CompileError: `bad-layers`, `layer-count`, and what `bind` raises.
+            CompileError: `bad-layers`, `layer-count`, `unknown-width`, and what `bind` raises.
         """
         numbered = dict(enumerate(check_layers(route, layers, allow_shared=True), 1))
-        self.bind(route, {layer: numbered[layer] for layer in sorted(set(route.path))}, width)
+        self.bind(route, {layer: numbered[layer] for layer in sorted(set(route.path))}, known_width(width))
         return self
 
     def bind(self, route: Route, layers: Mapping[int, nn.Module], width: int | None) -> "Conditioned":
