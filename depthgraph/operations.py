@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from depthgraph.source import Span
 
@@ -164,6 +164,8 @@ def walk(operations: Iterable[Operation]) -> Iterator[Operation]:
 
 def executions_of(operations: tuple[Operation, ...]) -> tuple[Execution, ...]:
     """Return the executions among operations, in order."""
+    if set(map(type, operations)) == {Execution}:
+        return cast("tuple[Execution, ...]", operations)  # a chain has nothing else, and most routes are chains
     return tuple(each for each in walk(operations) if isinstance(each, Execution))
 
 

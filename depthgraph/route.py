@@ -133,6 +133,8 @@ class Route:
     @cached_property
     def data_flow(self) -> tuple[DataFlow, ...]:
         """The operations that are no executions, in the order of the text; a join stands behind its branches."""
+        if self.executions is self.operations:
+            return ()
         return tuple(each for each in walk(self.operations) if not isinstance(each, Execution))
 
     @property
