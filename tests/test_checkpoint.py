@@ -97,6 +97,7 @@ def test_a_checkpoint_loads_under_another_route_with_no_key_too_many_or_too_few(
             r"lacks `body\.layers\.4\.attention_norm\.weight`; it lacks .*, and \d+ more differences",
         ),
         ({"positions": "learned"}, r"lacks `positions\.weight`"),
+        ({"route": "1 save(a) 2..3 gate(a) 4"}, r"lacks `body\.gate_1\.weight`"),
     ],
 )
 def test_a_checkpoint_that_does_not_fit_is_refused_and_changes_nothing(tmp_path, model, message):
@@ -107,6 +108,16 @@ def test_a_checkpoint_that_does_not_fit_is_refused_and_changes_nothing(tmp_path,
         load_weights(folder, other)
     assert caught.value.code == "checkpoint-mismatch"
     assert all(torch.equal(one, two) for one, two in zip(before, other.parameters(), strict=True))
+
+
+def test_a_gate_that_a_trained_model_gets_changes_nothing_before_it_is_trained(tmp_path):
+    folder, model, _ = saved(tmp_path, config_of())
+    gated = build_decoder(config_of(route="1 save(a) 2 save(b) 3 gate(b) mix(a) 4"))
+    found = gated.load_state_dict(load_file(folder / "model.safetensors"), strict=False)
+    assert found.missing_keys == ["body.gate_1.weight", "body.mix_1.weight"]
+    assert not found.unexpected_keys
+    tokens = torch.randint(257, (2, 8))
+    assert torch.equal(gated(tokens), model(tokens))
 
 
 def test_a_damaged_checkpoint_is_refused(tmp_path):

@@ -172,6 +172,8 @@ def unique_tensors(model: nn.Module) -> dict[str, Tensor]:
 def load_weights(path: str | Path, model: nn.Module) -> None:
     """Load a checkpoint's weights into a model, of this route or another over the same layers.
 
+    The weights of `mix` and `gate` belong to the route: another one is to have the same.
+
     Args:
         path: a checkpoint's folder, or a run's, whose last one is taken.
         model: is changed only if all of it fits.
@@ -255,7 +257,8 @@ def _check_same(folder: Path, wanted: Mapping[str, torch.Size], stored: Mapping[
     if faults:
         more = f", and {len(faults) - 3} more differences" if len(faults) > 3 else ""
         help = (
-            "the model's sizes, positions and layer class are to be those of the checkpoint; only the route may differ"
+            "the model's sizes, positions and layer class are to be those of the checkpoint; only the route may differ, "
+            "but for its `mix` and `gate`, which have weights"
         )
         raise _mismatch(folder, "; it ".join(faults[:3]) + more, help)
 
