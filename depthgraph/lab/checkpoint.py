@@ -257,8 +257,8 @@ def _check_same(folder: Path, wanted: Mapping[str, torch.Size], stored: Mapping[
     if faults:
         more = f", and {len(faults) - 3} more differences" if len(faults) > 3 else ""
         help = (
-            "the model's sizes, positions and layer class are to be those of the checkpoint; only the route may differ, "
-            "but for its `mix` and `gate`, which have weights"
+            "the model's sizes, positions and layer class are to be those of the checkpoint; only the route may "
+            "differ, but for its `mix` and `gate`, which have weights"
         )
         raise _mismatch(folder, "; it ".join(faults[:3]) + more, help)
 
