@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -28,6 +28,7 @@ SENTENCES: Mapping[str, str] = {
     "string_type": "`{name}` is a string; found {found}",
     "dict_type": "`{name}` is a group of settings; found {found}",
     "model_type": "`{name}` is a group of settings; found {found}",
+    "model_attributes_type": "`{name}` is a group of settings; found {found}",
     "tuple_type": "`{name}` is a list; found {found}",
     "too_short": "`{name}` has at least {min_length} entry",
     "union_tag_invalid": "`{name}.kind` is one of {expected_tags}; found `{tag}`",
@@ -51,7 +52,7 @@ def config_error(document: Document, error: ValidationError, model: type[BaseMod
     found = sorted(errors, key=lambda details: _order(document, details))
     details = found[0]
     name = _name(details["loc"])
-    help = _HELP.get(details["type"], _no_help)(details, model)
+    help = _HELP.get(details["type"], _no_help)(details, model, document.data)
     if len(found) > 1:
         others = ", ".join(dict.fromkeys(f"`{_name(other['loc'])}`" for other in found[1:6]))
         help = f"{help}\nand {len(found) - 1} more wrong or missing: {others}".strip()
@@ -98,28 +99,58 @@ def _kind(value: object) -> str:
     return names.get(type(value), f"a {type(value).__name__}")
 
 
-def _no_help(details: ErrorDetails, model: type[BaseModel]) -> str:
+def _no_help(details: ErrorDetails, model: type[BaseModel], data: Any) -> str:
     return ""
 
 
-def _quote(details: ErrorDetails, model: type[BaseModel]) -> str:
+def _quote(details: ErrorDetails, model: type[BaseModel], data: Any) -> str:
     value = details["input"]
     return f'put quotes around it: "{value}"' if isinstance(value, int | float) else ""
 
 
-def _similar(details: ErrorDetails, model: type[BaseModel]) -> str:
+def _kinds(details: ErrorDetails, model: type[BaseModel], data: Any) -> str:
+    """Name the kinds that there are of a group which does not say its own."""
+    fields = (each.model_fields.get("kind") for each in _groups(model, details["loc"], data))
+    kinds = [str(field.default) for field in fields if field is not None]
+    return f"kinds are {', '.join(kinds)}" if kinds else ""
+
+
+def _similar(details: ErrorDetails, model: type[BaseModel], data: Any) -> str:
     """Name the setting that was meant: one of the same group, or of any other."""
     *around, wrong = map(str, details["loc"])
-    settings = list(_settings(model))
-    group = {name: keys for name, *keys in (tuple(reversed(s)) for s in settings) if keys[::-1] == around}
+    group = list(
+        dict.fromkeys(name for each in _groups(model, details["loc"][:-1], data) for name in each.model_fields)
+    )
     close = get_close_matches(wrong, group, n=1)
     if close:
         return f"did you mean `{'.'.join([*around, close[0]])}`?"
-    elsewhere = {keys[-1]: ".".join(keys) for keys in settings}
+    elsewhere = {keys[-1]: ".".join(keys) for keys in _settings(model)}
     close = get_close_matches(wrong, elsewhere, n=1, cutoff=0.8)
     if close:
         return f"did you mean `{elsewhere[close[0]]}`?"
     return f"the settings here are {', '.join(group)}" if group else ""
+
+
+def _groups(model: type[BaseModel], keys: Keys, data: Any) -> list[type[BaseModel]]:
+    """Return the models that a group of settings may be: one, or those of a union whose kind it does not say."""
+    found = [model]
+    for key in keys:
+        fields = [each.model_fields[key] for each in found if key in each.model_fields]
+        # other keys are the names and places in dicts and lists, whose values are models already
+        found = [part for field in fields for part in _models(field.annotation)] or found
+        there = (isinstance(data, Mapping) and key in data) or (isinstance(data, list) and isinstance(key, int))
+        data = data[key] if there else None
+        kind = data.get("kind") if isinstance(data, Mapping) else None
+        said = [each for each in found if "kind" in each.model_fields and each.model_fields["kind"].default == kind]
+        found = said or found
+    return found
+
+
+def _models(annotation: Any) -> list[type[BaseModel]]:
+    """Return the models in an annotation: itself, or the members of unions, dicts and lists."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [part for each in get_args(annotation) for part in _models(each)]
 
 
 def _settings(model: type[BaseModel], around: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -129,7 +160,9 @@ def _settings(model: type[BaseModel], around: tuple[str, ...] = ()) -> Iterator[
             yield from _settings(field.annotation, (*around, name))
 
 
-_HELP: Mapping[str, Callable[[ErrorDetails, type[BaseModel]], str]] = {
+_HELP: Mapping[str, Callable[[ErrorDetails, type[BaseModel], Any], str]] = {
     "extra_forbidden": _similar,
     "string_type": _quote,
+    "union_tag_not_found": _kinds,
+    "model_attributes_type": _kinds,
 }

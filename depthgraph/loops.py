@@ -60,6 +60,8 @@ def loop_fault(loops: Loops, route: str, bindings: Mapping[str, int]) -> str | N
     except SpecError:  # of the route, which is reported on its own
         return None
     for name, loop in loops.items():
+        if name == "N":
+            return "`N` is model.parameter_depth, and no count of a loop"
         if name in bindings:
             return f"`{name}` is bound by `bindings`, and is the count of a loop"
         if name not in known:

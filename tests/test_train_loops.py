@@ -274,3 +274,41 @@ def test_check_and_show_take_the_count_of_the_evaluation(tmp_path):
     path.write_text(written)
     assert load_train_config(path).counts == {"r": 5}
     assert str(dg.route(ROUTE, r=5)) in CliRunner().invoke(app, ["check", str(path)]).stdout
+
+
+@pytest.mark.parametrize(
+    ("loops", "message", "help"),
+    [
+        ("{r: {mean: 3}}", "`loops.r` says no `kind`", "kinds are fixed, uniform, poisson_lognormal, schedule"),
+        (
+            "{r: 4}",
+            "`loops.r` is a group of settings; found `4`",
+            "kinds are fixed, uniform, poisson_lognormal, schedule",
+        ),
+        ("{r: {kind: uniform, hihg: 3}}", "there is no setting `loops.r.hihg`", "did you mean `loops.r.high`?"),
+        ("{r: {kind: fixed, count: 3, backprop: 2}}", "`loops.r.backprop`", "did you mean `loops.r.backprop_last`?"),
+        (
+            "{r: {kind: uniform, high: 3, zebra: 2}}",
+            "there is no setting `loops.r.zebra`",
+            "the settings here are kind, low, high, backprop_last, eval",
+        ),
+        (
+            "{r: {kind: schedule, stages: [{count: {kind: uniform, lo: 1, high: 2}}]}}",
+            "there is no setting `loops.r.stages.0.count.lo`",
+            "did you mean `loops.r.stages.0.count.low`?",
+        ),
+        (
+            "{r: {kind: schedule, stages: [{count: {low: 1, high: 2}}]}}",
+            "`loops.r.stages.0.count` says no `kind`",
+            "kinds are fixed, uniform, poisson_lognormal",
+        ),
+        ("{N: {kind: fixed, count: 3}}", "`N` is model.parameter_depth, and no count of a loop", ""),
+    ],
+)
+def test_a_slip_in_a_loop_is_told_with_what_was_meant(tmp_path, loops, message, help):
+    path = tmp_path / "run.yaml"
+    path.write_text(YAML.format(route=ROUTE, loops=loops))
+    with pytest.raises(ConfigError) as caught:
+        load_train_config(path)
+    assert message in caught.value.message
+    assert caught.value.help.partition("\n")[0] == help
