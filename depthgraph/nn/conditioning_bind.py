@@ -189,7 +189,10 @@ class Binding:
         part = self.known.get(path)
         if part is None:
             message = f"this conditioning has nothing for {execution.name}, which an option is for: {path}"
-            help = "its first route says what there is; make it for the longest route first, with prepare()"
+            help = (
+                "its first route says what there is; make it for the longest route first, with prepare(); of counts at "
+                "run time the first is the default, dynamic={'r': 8}"
+            )
             raise CompileError("conditioning-mismatch", message, help=help)
         for name, shape in shapes.items():
             found = tuple(part.get_parameter(name).shape)
