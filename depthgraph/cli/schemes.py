@@ -109,7 +109,7 @@ def gallery_page(pictures: list[Path]) -> str:
             "",
         ]
         facts = f"N = {each.parameter_depth}, E = {each.execution_depth}. Source: {each.origin}."
-        lines += [f"{facts} {each.note + '.' if each.note else ''}".rstrip(), ""]
+        lines += [f"{facts} {each.note[:1].upper()}{each.note[1:]}{'.' * bool(each.note)}".rstrip(), ""]
     return "\n".join(lines)
 
 
