@@ -12,7 +12,7 @@ from torch import nn
 
 import depthgraph as dg
 from depthgraph.errors import CompileError, SpecError
-from depthgraph.nn import Lora, Scale
+from depthgraph.nn import Lora, Scale, StepEmbedding
 
 from layers import AnnotatedTuple, Layer, Residual
 
@@ -363,6 +363,33 @@ def test_it_says_what_it_is():
     model, _ = dynamic_of("huginn")
     assert f"{dg.parse(HUGINN)}; counts: r" in repr(model)
     assert model.unused_parameters == ()
+
+
+class Shifted(Residual):
+    def forward(self, hidden: torch.Tensor, shift: float = 0.0) -> torch.Tensor:
+        return super().forward(hidden) + shift
+
+
+@pytest.mark.parametrize("last", [1, 2, {"r": 3}])
+def test_executions_stand_in_the_loops_that_are_written_wherever_the_gradient_is_cut(last):
+    def model_of(**cut):
+        options = [StepEmbedding(by="iteration"), Scale(lambda e: 1 / (1 + sum(each.number for each in e.iterations)))]
+        told = {"inputs": (), "per_execution": lambda e: {"shift": float(sum(each.number for each in e.iterations))}}
+        return dg.compile(spec, layers_of(Shifted), dynamic={"r": 5}, width=6, conditioning=options, **told, **cut)
+
+    spec, hidden = "1 save(e) ((mix(e) 2)x2 3..4 exit)x r 5..6", torch.randn(2, 6)
+    whole, cut = model_of(), model_of(backprop_last=last)
+    assert list(whole.state_dict()) == list(cut.state_dict())
+    for name, parameter in whole.named_parameters():
+        if name.startswith("conditioning"):
+            nn.init.normal_(parameter)
+    cut.load_state_dict(whole.state_dict())
+    for r in (5, 1, 4, 2):
+        (one, exits), (other, others) = whole(hidden, r=r), cut(hidden, r=r)
+        assert torch.equal(one, other)
+        assert equal(exits, others)
+        again, _ = dg.nn.unshare(cut.at(r=r))(hidden)
+        assert torch.equal(again, one)
 
 
 # what is refused

@@ -158,20 +158,53 @@ def compile(
     if bindings is not None or backprop_last is not None:
         message = "`bindings` and `backprop_last` are for counts at run time, and `dynamic` names none"
         raise CompileError("loop-count", message, help="bind names where the route is made: dg.route(spec, k=2)")
-    route = as_route(route)
+    return compile_route(
+        as_route(route),
+        layers,
+        inputs=inputs,
+        per_execution=per_execution,
+        returns=returns,
+        width=width,
+        weights=weights,
+        conditioning=conditioning,
+        allow_shared=allow_shared,
+        example=example,
+    )
+
+
+def compile_route(
+    route: Route,
+    layers: Iterable[nn.Module],
+    loops: Route | None = None,
+    *,
+    inputs: Iterable[str] | None = None,
+    per_execution: Callable[[Execution], Constants | None] | None = None,
+    returns: Returns = "auto",
+    width: int | None = None,
+    weights: Mapping[str, nn.Module] | None = None,
+    conditioning: Conditioning | Iterable[Option] | None = None,
+    allow_shared: bool = False,
+    example: Tensor | None = None,
+) -> RoutedModule:
+    """Compile a route of fixed counts; the arguments are those of `compile`, and `loops`.
+
+    `loops` is a route with the same executions, and says in which iterations of which loops they stand: what is made
+    for single executions is made for its ones. A loop that is cut in two for its gradient is still one loop there.
+    """
+    told = loops or route
     if returns not in get_args(Returns):
         raise ValueError(f"returns is one of {', '.join(get_args(Returns))}; found {returns!r}")
     modules = check_layers(route, layers, allow_shared)
     running = {number: modules[number - 1] for number in sorted(set(route.path))}
     signatures = {number: read_signature(number, module) for number, module in running.items()}
-    constants = bind_constants(route, signatures, per_execution)
+    constants = bind_constants(told, signatures, per_execution)
     chosen = choose_inputs(route, signatures, constants, inputs)
     if example is not None:
         check_shapes(example, running, signatures, returns)
     width = known_width(width, example)
     own = weights_of(route, running.values(), width, weights)
     moves = len({device_of(module) for module in (*running.values(), *own.values())} - {None}) > 1
-    conditioned = condition(route, running, conditioning, width)
+    conditioned = condition(told, running, conditioning, width)
     graph = Writer(signatures, chosen, returns, moves, conditioned.calls).write(route, constants)
     return RoutedModule.build(route, nn.ModuleList(modules), graph, {**own, **conditioned.modules})
 

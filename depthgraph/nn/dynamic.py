@@ -10,7 +10,7 @@ from typing import Any, cast
 from torch import nn
 
 from depthgraph.errors import CompileError, SpecError, shown
-from depthgraph.nn.compile import compile
+from depthgraph.nn.compile import compile_route
 from depthgraph.nn.conditioning_build import Conditioning
 from depthgraph.nn.conditioning_parts import CONDITIONING
 from depthgraph.nn.module import RoutedModule, match_compiled_keys
@@ -123,11 +123,12 @@ class DynamicModule(nn.Module):
 
     def _at(self, key: tuple[int, ...]) -> RoutedModule:
         if key not in self._bodies:
-            route = self.recipe.route(dict(zip(self.recipe.names, key, strict=True)))
+            counts = dict(zip(self.recipe.names, key, strict=True))
+            route = self.recipe.route(counts)
             self._check_places(route, key)
             weights = {name_of(each): self._modules[name_of(each)] for each in weighted(route)}
             options = {**self.recipe.options, "weights": weights, "allow_shared": True}
-            body = compile(route, self.layers, **options)
+            body = compile_route(route, self.layers, self.recipe.loops(counts), **options)
             _check_inputs(body, self.recipe.names)
             own = body._modules.get(CONDITIONING)  # its parts are shared; what each execution calls is the route's
             body._modules = self._modules if own is None else {**self._modules, CONDITIONING: own}
@@ -202,7 +203,7 @@ def compile_dynamic(
     keep = {name: options[name] for name in options if name not in ("example", "weights", "allow_shared")}
     recipe = Recipe.of(spec, len(modules), dynamic, bindings or {}, backprop_last, keep)
     counts, route = _first_route(recipe)
-    first = compile(route, modules, **options)
+    first = compile_route(route, modules, recipe.loops(counts), **options)
     return DynamicModule(recipe, counts, first)
 
 

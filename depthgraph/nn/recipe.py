@@ -96,6 +96,10 @@ class Recipe:
         spec = truncated(self.spec, self.last, bound) if self.last else self.spec
         return expand(spec, bound)
 
+    def loops(self, counts: Mapping[str, int]) -> Route | None:
+        """Return the route as it is written, where the cut makes two loops of one; its executions are the same."""
+        return expand(self.spec, {**self.bindings, **counts}) if self.last else None
+
     def place(self, operation: Mix | Gate) -> object:
         """Return whose weights an operation has, in terms of the text: their name, or where it is written."""
         return self._weights_by_place.get(operation.span) or operation.span
