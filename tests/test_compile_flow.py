@@ -305,3 +305,16 @@ def test_a_route_and_its_generated_code_are_the_same_in_every_process():
         for seed in ("1", "2")
     }  # fmt: skip
     assert len(codes) == 1
+
+
+@settings(max_examples=60)
+@given(flow_routes())
+def test_unused_parameters_are_those_that_get_no_gradient(route):
+    """Dropped layers, and what reaches the output and the exits through `stopgrad` alone."""
+    model = compile(route, make_layers(route.parameter_depth), width=WIDTH)
+    output = model(torch.ones(1, WIDTH, requires_grad=True))
+    every = [output] if isinstance(output, torch.Tensor) else [output[0], *output[1]]
+    total = sum(each.sum() for each in every)
+    if total.requires_grad:
+        total.backward()
+    assert model.unused_parameters == tuple(name for name, each in model.named_parameters() if each.grad is None)

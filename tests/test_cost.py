@@ -189,8 +189,8 @@ def test_figures_of_data_flow_equal_those_of_the_whole_model(route, needs_grad):
     assert (found.forward_flops, found.training_flops, found.saved_bytes) == counted
     model = dg.compile(route, layers, width=D)
     assert found.parameters == sum(parameter.numel() for parameter in model.parameters())
-    unused = {name: model.get_parameter(name).numel() for name in model.unused_parameters}
-    assert found.unused_parameters == sum(unused.values())
+    dropped = [layers[number - 1] for number in route.dropped]
+    assert found.unused_parameters == sum(each.numel() for layer in dropped for each in layer.parameters())
 
 
 def test_mix_and_gate_cost_their_products_and_parameters():

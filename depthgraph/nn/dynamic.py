@@ -75,7 +75,10 @@ class DynamicModule(nn.Module):
 
     @property
     def unused_parameters(self) -> tuple[str, ...]:
-        """Names of the parameters that no execution reads at the first counts (see `RoutedModule`)."""
+        """Names of the parameters that get no gradient at the first counts (see `RoutedModule`).
+
+        At other counts they may be others, where `backprop_last` cuts: ask a data-parallel wrapper to find them.
+        """
         return self.first.unused_parameters
 
     def forward(self, hidden: Any, *inputs: Any, **named: Any) -> Any:

@@ -58,12 +58,14 @@ class RoutedModule(fx.GraphModule):
     def unused_parameters(self) -> tuple[str, ...]:
         """Names of the parameters that the graph gives no gradient.
 
-        They are those of the dropped layers, and of conditioning: a frozen base, norms that every visit has copies
-        of, and what belongs to visits of other routes. `DistributedDataParallel` waits for a gradient from every
+        They are those of the dropped layers; of all whose results reach the output, or an exit, through a `stopgrad`
+        alone; and of conditioning: a frozen base, norms that every visit has copies of, and what belongs to visits of
+        other routes. `DistributedDataParallel` waits for a gradient from every
         parameter that requires it, so freeze them (`requires_grad_(False)`) before wrapping, or ask it to find unused
         parameters.
         """
-        used = {id(parameter) for node in self.graph.nodes for parameter in self._read_by(node)}
+        learning = _learning(self.graph)
+        used = {id(parameter) for node in learning for parameter in self._read_by(node)}
         return tuple(name for name, parameter in self.named_parameters() if id(parameter) not in used)
 
     def _read_by(self, node: fx.Node) -> Iterator[nn.Parameter]:
@@ -109,6 +111,16 @@ class RoutedModule(fx.GraphModule):
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         match_compiled_keys(self, state_dict, prefix)
         super()._load_from_state_dict(state_dict, prefix, *rest)
+
+
+def _learning(graph: fx.Graph) -> Iterator[fx.Node]:
+    """Yield the nodes that a gradient of the output comes back to: not those that lead to a `detach` alone."""
+    reached: set[fx.Node] = set()
+    for node in reversed(graph.nodes):
+        if node.op == "output" or node in reached:
+            yield node
+            if (node.op, node.target) != ("call_method", "detach"):
+                reached.update(node.all_input_nodes)
 
 
 def match_compiled_keys(module: nn.Module, state_dict: dict[str, Any], prefix: str) -> None:
