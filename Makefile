@@ -51,7 +51,7 @@ check: setup
 	@touch $@
 
 peers: .venv-peers/ready
-	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(PEERS)/python -m pytest -p no:warnings --override-ini pythonpath=tests/peers tests/peers
+	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(PEERS)/python -m pytest -p no:warnings --confcutdir tests/peers --override-ini pythonpath=tests/peers tests/peers
 
 bench: setup
 	$(BIN)/python benchmarks/language.py
