@@ -122,7 +122,7 @@ class Box:
         self.tensor = tensor
 
 
-def whole(route, layers, inputs, *, needs_grad=True, device="meta"):
+def whole(route, layers, inputs, *, needs_grad=True, exit_losses=True, device="meta"):
     """Return what torch counts, forward and with backward, and the bytes that autograd keeps of the whole model."""
     model = dg.compile(route, layers, inputs=tuple(inputs), width=D).to(device)
     inputs = {
@@ -151,7 +151,7 @@ def whole(route, layers, inputs, *, needs_grad=True, device="meta"):
         output = model(hidden + 0, **inputs)
         forward = counter.get_total_flops()
         outputs = (output[0], *output[1]) if isinstance(output, tuple) else (output,)
-        total = sum(each.sum() for each in outputs)
+        total = sum(each.sum() for each in outputs[: None if exit_losses else 1])
         if total.requires_grad:
             total.backward()
     kept = {storage._cdata: storage.nbytes() for storage in kept}
@@ -180,12 +180,13 @@ def flow_layers(count):
 
 
 @settings(max_examples=20)
-@given(route=flow_routes(), needs_grad=st.booleans())
-def test_figures_of_data_flow_equal_those_of_the_whole_model(route, needs_grad):
-    """Registers, weights of their own, branches, cut gradients and exits, whose losses are all in the backward."""
+@given(route=flow_routes(), needs_grad=st.booleans(), exit_losses=st.booleans())
+def test_figures_of_data_flow_equal_those_of_the_whole_model(route, needs_grad, exit_losses):
+    """Registers, weights of their own, branches, cut gradients and exits, with and without losses."""
     layers = flow_layers(route.parameter_depth)
-    found = dg.cost(route, layers, batch=B, length=T, width=D, needs_grad=needs_grad)
-    counted = whole(route, layers, {}, needs_grad=needs_grad)
+    training = {"needs_grad": needs_grad, "exit_losses": exit_losses}
+    found = dg.cost(route, layers, batch=B, length=T, width=D, **training)
+    counted = whole(route, layers, {}, **training)
     assert (found.forward_flops, found.training_flops, found.saved_bytes) == counted
     model = dg.compile(route, layers, width=D)
     assert found.parameters == sum(parameter.numel() for parameter in model.parameters())

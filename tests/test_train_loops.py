@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from test_train import CONFIG, OWN_LAYERS, RUN, SIZES, losses
+from torch.utils.flop_counter import FlopCounterMode
 from typer.testing import CliRunner
 
 import depthgraph as dg
@@ -201,9 +202,19 @@ def test_early_exits_give_logits_and_are_not_trained_on(given):
     assert torch.equal(exits[1], early(tokens))
     windows = torch.arange(34).view(2, 17)
     assert loss_of(model, windows, counts={"r": 3}) == loss_of(plain, windows)
-    with_exit, without = (given(None, {"route": route}, steps=2) for route in ("1 2x2 exit 3", "1 2x2 3"))
-    result = train(with_exit, progress=False)
-    assert result.flops == 2 * StepFlops(without, build_decoder(without)).of({})
+
+
+@pytest.mark.parametrize(
+    "route",
+    ["(1..3 exit)x2", "1 save(a) 2 exit load(a) 3", "1 save(a) 2 exit 3 exit load(a) mix(a) 3", "1 exit stopgrad 2..3"],
+)
+def test_flops_of_routes_with_exits_are_those_that_torch_counts(given, route):
+    config = given(None, {"route": route}, steps=2)
+    model = build_decoder(config).to("meta")
+    with FlopCounterMode(display=False) as counter:
+        loss_of(model, torch.zeros(2, 17, dtype=torch.long, device="meta")).backward()
+    assert StepFlops(config, build_decoder(config)).of({}) == counter.get_total_flops()
+    assert train(config, progress=False).flops == 2 * counter.get_total_flops()
 
 
 # config files

@@ -16,7 +16,7 @@ class StepFlops:
     """Counts the FLOPs of a step by its loop counts, each set of counts once.
 
     The convention is that of `depthgraph.decoder_cost` and `dg.cost`: what gets a gradient costs 3 forward passes, and
-    what it does not reach, before a `stopgrad`, costs 1.
+    what it does not reach, before a `stopgrad` or before exits alone, costs 1. So do the logits at the exits.
 
     Attributes:
         config: of the run.
@@ -45,7 +45,7 @@ class StepFlops:
         taken = {name: value for name, value in inputs.items() if name in self.model.body_inputs}
         try:
             layers = copy.deepcopy(body.layers).to("meta").eval()
-            counted = cost(route, list(layers), batch=B, length=T, width=d, inputs=taken)
+            counted = cost(route, list(layers), batch=B, length=T, width=d, inputs=taken, exit_losses=False)
         except Exception:  # a layer may do anything, and a run does not fail for a missing figure
             return None
-        return counted.training_flops + 3 * 2 * B * T * d * config.model.vocab_size
+        return counted.training_flops + (3 + len(route.exits)) * 2 * B * T * d * config.model.vocab_size

@@ -43,6 +43,7 @@ def cost(
     attention: Attention = "products",
     kv_bytes_per_token: KvBytes | None = None,
     needs_grad: bool = True,
+    exit_losses: bool = True,
 ) -> Cost:
     """Count what layers cost under a route: parameters, FLOPs, KV cache, saved activations.
 
@@ -74,6 +75,7 @@ def cost(
             default it is what the keys and values take that go into `scaled_dot_product_attention`.
         needs_grad: whether the hidden state that comes in needs a gradient, as it does behind an embedding that is
             trained.
+        exit_losses: whether the exits have a loss, as the output has.
 
     Raises:
         CostError: `cannot-count`, `unknown-width` or `wrong-size`.
@@ -111,7 +113,7 @@ def cost(
     hidden = Hidden(tuple(example.shape), example.stride(), example.dtype, needs_grad)
     meter = replace(meter, weights=_weights(route, meter, example.shape[-1], weights))
     bound_to = dict(zip(route.executions, constants, strict=True))
-    return tally(route, modules, meter, Batch(B, T, hidden, attention, kv_bytes_per_token), bound_to)
+    return tally(route, modules, meter, Batch(B, T, hidden, attention, kv_bytes_per_token, exit_losses), bound_to)
 
 
 def _made(route: Route, layers: Layers) -> Iterable[nn.Module]:

@@ -28,6 +28,7 @@ class Batch(NamedTuple):
         hidden: the hidden state that comes in.
         attention: how attention is computed.
         kv_bytes_per_token: the caller's word; None for what is seen.
+        exit_losses: whether backward starts from the exits too.
     """
 
     batch: int
@@ -35,6 +36,7 @@ class Batch(NamedTuple):
     hidden: Hidden
     attention: Attention
     kv_bytes_per_token: KvBytes | None
+    exit_losses: bool
 
 
 class Step(NamedTuple):
@@ -82,7 +84,8 @@ def tally(
         CostError: as `cost` says.
         CompileError: as `cost` says.
     """
-    steps = _trained(route, list(_steps(route, meter, batch, bound)))
+    every = list(_steps(route, meter, batch, bound))
+    steps = _trained(route, every, batch.exit_losses)
     own, unused = _parameters(route, [*modules, *meter.weights.values()])
     ran = [modules[each.layer - 1] for each in route.executions] + [
         meter.weights[name_of(each)] for each in weighted(route)
@@ -103,7 +106,7 @@ def tally(
         backward=_added(step.backward for step in steps),
         kv_bytes=_known_sum(size for visits in sizes.values() for size in visits),
         shared_kv_bytes=_known_sum(_largest(visits) for visits in sizes.values()),
-        saved_bytes=_saved_bytes(steps, batch.hidden),
+        saved_bytes=_saved_bytes(_trained(route, every, exit_losses=True), batch.hidden),  # exits hold theirs
         parts=tuple(_parts(steps, modules, meter)),
     )
 
@@ -138,12 +141,12 @@ def _kv_bytes(layer: int, count: CallCount, batch: Batch) -> int | None:
     return a_token * batch.batch * batch.length
 
 
-def _trained(route: Route, steps: list[Step]) -> list[Step]:
-    """Mark the steps that backward comes through, from the output and the exits on."""
-    needed = {route.flow.output.state}
+def _trained(route: Route, every: Sequence[Step], exit_losses: bool) -> list[Step]:
+    """Mark the steps that backward comes through, from the output and from exits with a loss on."""
+    steps, needed = list(every), {route.flow.output.state}
     for index in range(len(steps), 0, -1):
         step = steps[index - 1]
-        is_end = index in needed or isinstance(step.state.operation, Exit)
+        is_end = index in needed or (exit_losses and isinstance(step.state.operation, Exit))
         if is_end and step.cost.saved.output.needs_grad:
             steps[index - 1] = step._replace(is_trained=True)
             needed |= {read for read, reached in zip(step.reads, step.cost.reaches, strict=True) if reached}
