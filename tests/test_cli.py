@@ -297,6 +297,11 @@ def test_show_prints_measures_and_a_staircase():
     assert "L5 │" in result.stdout
 
 
+def test_show_as_json_names_registers_and_counts_exits():
+    shown = json.loads(run("show", "1 save(a) 2 exit gate(a) exit", "--json").stdout)
+    assert (shown["registers"], shown["exits"]) == (["a"], 2)
+
+
 def test_show_as_json_is_whole():
     shown = json.loads(run("show", "1 2 drop(3)", "--json").stdout)
     assert shown == {
@@ -308,6 +313,8 @@ def test_show_as_json_is_whole():
         "reuse_map": [1, 1, 0],
         "dropped": [3],
         "path": [1, 2],
+        "registers": [],
+        "exits": 0,
         "schemes": {},
     }
 
