@@ -5,7 +5,9 @@ kinds that a caller would catch together.
 """
 
 import reprlib
+from collections.abc import Iterable
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 from depthgraph.source import Location, Source, Span
 
@@ -129,6 +131,17 @@ def shown(value: object) -> str:
         return reprlib.repr(value)
     except Exception:  # it is somebody else's code
         return f"a {type(value).__name__}"
+
+
+def meant(name: str, known: Iterable[str], otherwise: str = "") -> str:
+    """Return the help for a name that does not exist: the one that is like it, or else what is said otherwise.
+
+    Examples:
+        >>> meant("ltf", ["std", "lft"], "the schemes are std, lft"), meant("q", ["lft"])
+        ('did you mean `lft`?', '')
+    """
+    close = get_close_matches(name, list(known), n=1)
+    return f"did you mean `{close[0]}`?" if close else otherwise
 
 
 #: code → what the kind means, in one line. docs/errors.md has an entry for each; a test holds that.

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import yaml
 
-from depthgraph.cli.inputs import Given, meant
+from depthgraph.cli.inputs import Given, other_name
 from depthgraph.errors import ConfigError, DepthGraphError
 from depthgraph.source import Source
 from depthgraph.yaml_file import Document, Value, built, entry, read_yaml
@@ -141,7 +141,7 @@ def _unused(document: Document, routes: Iterable[tuple[Value, Given]]) -> Iterat
     for number, key in keys.items():
         if key.value not in names[number]:
             message = f"no route that these bindings are for has a name `{key.value}`"
-            yield _wrong(document, key, message, meant(key.value, names[number]))
+            yield _wrong(document, key, message, other_name(key.value, names[number]))
 
 
 def _names(given: Given, wanted: str) -> Iterable[str]:

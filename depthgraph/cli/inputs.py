@@ -5,13 +5,12 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from io import StringIO
 from typing import Annotated
 
 import typer
 
-from depthgraph.errors import ConfigError, DepthGraphError
+from depthgraph.errors import ConfigError, DepthGraphError, meant
 from depthgraph.expand import expand
 from depthgraph.parser import parse
 from depthgraph.route import Route
@@ -152,14 +151,13 @@ def check_all_used(bound: Mapping[str, int], given: Iterable[Given]) -> None:
         return
     for name in bound:
         if name not in names:
-            raise ConfigError("wrong-usage", f"no spec has a name `{name}` to bind", help=meant(name, names))
+            raise ConfigError("wrong-usage", f"no spec has a name `{name}` to bind", help=other_name(name, names))
 
 
-def meant(name: str, names: Iterable[str]) -> str:
-    """Return the help for a name that does not exist."""
+def other_name(name: str, names: Iterable[str]) -> str:
+    """Return the help for a name that no spec has."""
     known = sorted(names)
-    close = get_close_matches(name, known, n=1)
-    return f"did you mean `{close[0]}`?" if close else f"the names are {', '.join(known)}"
+    return meant(name, known, f"the names are {', '.join(known)}")
 
 
 def standard_input() -> str:

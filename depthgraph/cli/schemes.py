@@ -1,6 +1,5 @@
 """`depthgraph schemes`: the catalogue of named routes."""
 
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated
 
@@ -8,7 +7,7 @@ import typer
 
 from depthgraph.cli.console import console, data, data_json, plain, show_table
 from depthgraph.cli.inputs import JsonOption
-from depthgraph.errors import ConfigError
+from depthgraph.errors import ConfigError, meant
 from depthgraph.schemes import Published, Scheme, catalogue, library
 
 NameArgument = Annotated[str | None, typer.Argument(metavar="[NAME]", show_default=False, help="One scheme in full.")]
@@ -42,8 +41,7 @@ def schemes(
 def _show(name: str | None, as_json: bool) -> None:
     known = library()
     if name is not None and name not in known:
-        close = get_close_matches(name, known, n=1)
-        help = f"did you mean `{close[0]}`?" if close else f"the schemes are {', '.join(known)}"
+        help = meant(name, known, f"the schemes are {', '.join(known)}")
         raise ConfigError("wrong-usage", f"there is no scheme `{name}`", help=help)
     chosen = list(known.values()) if name is None else [known[name]]
     if as_json:

@@ -2,12 +2,11 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Literal, get_args
 
 from depthgraph.decoder_config import PRESETS, DecoderConfig
 from depthgraph.decoder_cost import decoder_cost
-from depthgraph.errors import ExploreError
+from depthgraph.errors import ExploreError, meant
 from depthgraph.explore.bounds import checked_route
 from depthgraph.route import Route
 
@@ -252,6 +251,5 @@ def _config(baseline: object) -> DecoderConfig:
         return baseline
     if isinstance(baseline, str) and baseline in PRESETS:
         return PRESETS[baseline]
-    close = get_close_matches(str(baseline), PRESETS, n=1)
-    help = f"did you mean `{close[0]}`?" if close else f"presets are {', '.join(PRESETS)}; a DecoderConfig is taken too"
+    help = meant(str(baseline), PRESETS, f"presets are {', '.join(PRESETS)}; a DecoderConfig is taken too")
     raise ExploreError("unknown-measure", f"there is no preset `{baseline}`", help=help)

@@ -3,9 +3,8 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 
-from depthgraph.errors import ExploreError
+from depthgraph.errors import ExploreError, meant
 from depthgraph.parser import parse
 from depthgraph.schemes import LAYER_COUNT, library
 from depthgraph.source import Source
@@ -111,8 +110,7 @@ def _spelled(body: str) -> str | Source:
         return f"{name}({','.join('N' if each == LAYER_COUNT else each for each in parameters)})"
     if name.isidentifier():
         known = list(dict.fromkeys([ANY, ILR, *FAMILIES, *library()]))
-        close = get_close_matches(name, known, n=1)
-        help = f"did you mean `{close[0]}`?" if close else f"families are {', '.join(known)}; a spec is one too"
+        help = meant(name, known, f"families are {', '.join(known)}; a spec is one too")
         raise ExploreError("invalid-pattern", f"there is no family of routes `{name}`", help=help)
     return Source(body, "<pattern>")
 

@@ -2,10 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from typing import Literal
 
-from depthgraph.errors import FormatError, shown
+from depthgraph.errors import FormatError, meant, shown
 from depthgraph.formats.asked import Asked
 from depthgraph.formats.given import Given
 from depthgraph.formats.notation import Notation
@@ -127,8 +126,7 @@ def _word(operation: Operation) -> str:
 def _notation(name: str) -> Notation:
     if name in NOTATIONS:
         return NOTATIONS[name]
-    close = get_close_matches(str(name), NOTATIONS, n=1)
-    help = f"did you mean `{close[0]}`?" if close else f"the notations are {', '.join(NOTATIONS)}"
+    help = meant(str(name), NOTATIONS, f"the notations are {', '.join(NOTATIONS)}")
     raise FormatError("unknown-notation", f"there is no notation {shown(name)}", help=help)
 
 

@@ -3,7 +3,6 @@
 import importlib
 import importlib.util
 import sys
-from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
 
@@ -11,7 +10,7 @@ import torch
 from torch import nn
 
 from depthgraph.config import TrainConfig
-from depthgraph.errors import ConfigError
+from depthgraph.errors import ConfigError, meant
 from depthgraph.loops import cut
 from depthgraph.nn import Decoder
 from depthgraph.parser import parse
@@ -55,9 +54,7 @@ def load_layer_class(place: str) -> type[nn.Module]:
     where, _, name = place.rpartition(":")
     module = _from_file(Path(where)) if where.endswith(".py") else _from_package(where)
     if not hasattr(module, name):
-        close = get_close_matches(name, vars(module), n=1)
-        help = f"did you mean `{close[0]}`?" if close else ""
-        raise ConfigError("invalid-config", f"{where} has no class `{name}`", help=help)
+        raise ConfigError("invalid-config", f"{where} has no class `{name}`", help=meant(name, vars(module)))
     found = getattr(module, name)
     if not (isinstance(found, type) and issubclass(found, nn.Module)):
         raise ConfigError("invalid-config", f"`{name}` of {where} is not a class of torch.nn.Module")
