@@ -70,7 +70,12 @@ class Uses:
     @property
     def registers(self) -> frozenset[str]:
         """The registers that the spec writes itself."""
-        return frozenset(node.register for body in self.bodies for node in body.nodes if isinstance(node, Access))
+        return frozenset(access.register for access in self.accesses)
+
+    @property
+    def accesses(self) -> Iterator[Access]:
+        """The operations with registers that the spec writes itself."""
+        return (node for body in self.bodies for node in body.nodes if isinstance(node, Access))
 
 
 def _body(body: Sequence, definition: Definition | None = None) -> Body:
@@ -143,8 +148,8 @@ def _check_calls(uses: Uses) -> None:
 def _check_weights(uses: Uses) -> None:
     """Refuse one name for the matrix of a `mix` and the vector of a `gate`: it would look like sharing, and be none."""
     words: dict[str, str] = {}
-    for node in (node for body in uses.bodies for node in body.nodes):
-        if isinstance(node, Access) and node.weights and words.setdefault(node.weights, node.word) != node.word:
+    for node in uses.accesses:
+        if node.weights and words.setdefault(node.weights, node.word) != node.word:
             message = f"`{node.weights}` names the weights of a `mix` and of a `gate`, which cannot share them"
             help = "give one of them another name"
             raise SpecError("duplicate-name", message, uses.spec.source, node.span, help=help)

@@ -18,7 +18,7 @@ from depthgraph.errors import CompileError
 from depthgraph.nn import Conditioning, Decoder, Lora, Norm, Scale, StepEmbedding, compile, unshare
 from depthgraph.route import Route
 
-from layers import AnnotatedTuple, Residual, ReturnsTuple
+from layers import AnnotatedTuple, Residual, ReturnsTuple, changed
 from oracle import run_spec
 from strategies import flow_routes, flow_specs
 
@@ -42,16 +42,6 @@ class Block(nn.Module):
 def make_blocks(count, seed=0):
     torch.manual_seed(seed)
     return [Block() for _ in range(count)]
-
-
-def changed(model, seed=1):
-    """Give the parameters that start at 0 or 1 values as if they had been trained."""
-    torch.manual_seed(seed)
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if not name.startswith("layers."):
-                parameter.add_(0.3 * torch.randn(parameter.shape))
-    return model
 
 
 EVERY = [

@@ -12,7 +12,7 @@ import depthgraph as dg
 from depthgraph.errors import CompileError
 from depthgraph.nn import Lora, Norm, Scale, StepEmbedding, compile, merge, unshare
 
-from layers import Layer, ReturnsTuple
+from layers import Layer, ReturnsTuple, changed
 from strategies import flow_routes
 
 WIDTH = 6
@@ -39,15 +39,6 @@ class Block(nn.Module):
 def make_blocks(count, seed=0):
     torch.manual_seed(seed)
     return [Block() for _ in range(count)]
-
-
-def changed(model, seed=1):
-    torch.manual_seed(seed)
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if not name.startswith("layers."):
-                parameter.add_(0.3 * torch.randn(parameter.shape))
-    return model
 
 
 def outputs(model, *given, **inputs):

@@ -1,6 +1,5 @@
 """The FLOPs of a training step, counted before it runs."""
 
-import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -9,6 +8,7 @@ import torch
 from depthgraph.config import TrainConfig
 from depthgraph.decoder_cost import decoder_cost
 from depthgraph.nn import Decoder, DynamicModule, cost
+from depthgraph.nn.meta import copy_without_data
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ class StepFlops:
         inputs = self.model.attention_inputs(T, torch.empty(B, T, d, device="meta"))
         taken = {name: value for name, value in inputs.items() if name in self.model.body_inputs}
         try:
-            layers = copy.deepcopy(body.layers).to("meta").eval()
-            counted = cost(route, list(layers), batch=B, length=T, width=d, inputs=taken, exit_losses=False)
+            layers, _ = copy_without_data(body.layers)
+            counted = cost(route, list(layers.eval()), batch=B, length=T, width=d, inputs=taken, exit_losses=False)
         except Exception:  # a layer may do anything, and a run does not fail for a missing figure
             return None
         return counted.training_flops + (3 + len(route.exits)) * 2 * B * T * d * config.model.vocab_size

@@ -22,6 +22,7 @@ from depthgraph.nn.conditioning_parts import (
 )
 from depthgraph.nn.conditioning_targets import like, linears_of, names_of, norms_of, plain
 from depthgraph.nn.signature import title_of
+from depthgraph.nn.weights import WIDTH_HELP
 from depthgraph.operations import Execution
 from depthgraph.route import Route
 
@@ -63,7 +64,8 @@ class Binding:
         parts: those that are made now, by path.
         fixed: parts without parameters, which are of this route alone.
         calls: by (layer, visit).
-        exchanges: parameter of the layer → path, by the name of an execution's submodule.
+        adapted: parameter of the layer → path of its update, by the name of an execution's submodule.
+        replaced: parameter of the layer → path of its copy, likewise.
         frozen: names of parameters without gradient, by layer.
     """
 
@@ -203,8 +205,7 @@ class Binding:
     def _known_width(self) -> int:
         if self.width is None:
             message = "step embeddings need the width of the hidden state, and it is not known"
-            help = "say it: compile(route, layers, width=d), with d that of the hidden state"
-            raise CompileError("unknown-width", message, help=help)
+            raise CompileError("unknown-width", message, help=WIDTH_HELP)
         return self.width
 
 

@@ -2,16 +2,17 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from depthgraph.errors import CompileError, SpecError
 from depthgraph.expand import expand
-from depthgraph.names import unknown_binding
+from depthgraph.names import Uses, unknown_binding
 from depthgraph.operations import Gate, Mix
 from depthgraph.parser import parse
 from depthgraph.route import Route, as_integer
 from depthgraph.source import Source, Span
-from depthgraph.syntax import Access, RouteSpec, children
+from depthgraph.syntax import RouteSpec
 from depthgraph.truncation import integer_names, truncated
 
 
@@ -104,9 +105,9 @@ class Recipe:
         """Return whose weights an operation has, in terms of the text: their name, or where it is written."""
         return self._weights_by_place.get(operation.span) or operation.span
 
-    @property
+    @cached_property
     def _weights_by_place(self) -> Mapping[Span | None, str]:
-        return {node.span: node.weights for node in _accesses(self.spec) if node.weights is not None}
+        return {node.span: node.weights for node in Uses(self.spec).accesses if node.weights is not None}
 
 
 def _positive(value: object, what: str) -> int:
@@ -114,14 +115,3 @@ def _positive(value: object, what: str) -> int:
     if number is None or number < 1:
         raise CompileError("loop-count", f"{what} is an integer from 1; found {value!r}", help="give a whole number")
     return number
-
-
-def _accesses(spec: RouteSpec) -> list[Access]:
-    todo: list[Any] = [spec.body, *spec.definitions]
-    found = []
-    while todo:
-        node = todo.pop()
-        if isinstance(node, Access):
-            found.append(node)
-        todo += children(node)
-    return found

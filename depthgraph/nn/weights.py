@@ -10,6 +10,8 @@ from depthgraph.errors import CompileError
 from depthgraph.operations import Gate, Mix
 from depthgraph.route import Route
 
+WIDTH_HELP = "say it: compile(route, layers, width=d), with d that of the hidden state"
+
 
 class Mixer(nn.Module):
     """`mix(a)`: W [h ; a], a learned linear map from 2d to d without bias (Huginn's adapter, arXiv 2502.05171).
@@ -79,8 +81,7 @@ def weights_of(
     missing = [name for name in kinds if name not in known]
     if missing and width is None:
         message = f"{', '.join(f'`{name}`' for name in missing)} need weights, and their width is not known"
-        help = "say it: compile(route, layers, width=d), with d that of the hidden state"
-        raise CompileError("unknown-width", message, help=help)
+        raise CompileError("unknown-width", message, help=WIDTH_HELP)
     like = next((each for layer in layers for each in layer.parameters() if each.is_floating_point()), None)
     device, dtype = (None, None) if like is None else (like.device, like.dtype)
     return {name: known.get(name) or kinds[name](width or 0, device, dtype) for name in kinds}
