@@ -142,11 +142,9 @@ class Exit(DataFlow):
 #: What a route consists of. A join (`Mean`, `Sum`) holds its branches; all else stands alone.
 Operation = Execution | Save | Load | Add | Mix | Gate | Mean | Sum | StopGradient | Exit
 
-#: The operations that read a register, those with weights of their own, and those that join branches.
+#: The operations that read a register, and those that join branches.
 Reading = Load | Add | Mix | Gate
-Weighted = Mix | Gate
 Join = Mean | Sum
-
 
 #: How deep branches may be nested: half as deep as parentheses, so that loops in them fit too; and how many operations
 #: may stand in branches.
