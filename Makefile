@@ -9,12 +9,17 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --retrie
 # The projects whose notations are read and written have an environment of their own: they need much that this one does not.
 PEERS := .venv-peers/bin
 PEERS_PIP = $(subst $(BIN),$(PEERS),$(PIP)) --constraint tests/peers/constraints.txt
+# What people train, evaluate and configure with; and the second newest minor release of transformers. What their constraints say wins.
+WORKS := .venv-works-with
+OLDER := .venv-transformers-5.23
+own_pip = $(subst constraints.txt,$(1)/constraints.txt,$(subst $(BIN),$(1)/bin,$(PIP)))
+CONSTRAIN = awk -F== 'NR == FNR { said[tolower($$1)]; print; next } !(tolower($$1) in said)'
 # a package index that fails once often answers the next time
 TRY := try() { "$$@" || { echo "trying once more: $$*"; sleep 5; "$$@"; } || { sleep 20; "$$@"; }; }; try
 
 export OMP_NUM_THREADS ?= 2
 
-.PHONY: demo test lint types check peers bench clean setup
+.PHONY: demo test lint types check peers works-with bench clean setup
 
 setup: .venv/ready
 
@@ -53,6 +58,26 @@ check: setup
 peers: .venv-peers/ready
 	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(PEERS)/python -m pytest -p no:warnings --confcutdir tests/peers --override-ini pythonpath=tests/peers tests/peers
 
+$(WORKS)/ready: pyproject.toml constraints.txt tests/works_with/requirements.txt tests/works_with/constraints.txt
+	$(PYTHON) -m venv $(WORKS)
+	@echo "installing torch, then depthgraph and what it works with, into $(WORKS)"
+	@$(CONSTRAIN) tests/works_with/constraints.txt constraints.txt > $(WORKS)/constraints.txt
+	@$(TRY) $(call own_pip,$(WORKS)) $(TORCH)
+	@$(TRY) $(call own_pip,$(WORKS)) --editable ".[train]" --requirement tests/works_with/requirements.txt
+	@touch $@
+
+$(OLDER)/ready: pyproject.toml constraints.txt tests/works_with/transformers-5.23.txt
+	$(PYTHON) -m venv $(OLDER)
+	@echo "installing torch, then depthgraph and an older transformers, into $(OLDER)"
+	@$(CONSTRAIN) tests/works_with/transformers-5.23.txt constraints.txt > $(OLDER)/constraints.txt
+	@$(TRY) $(call own_pip,$(OLDER)) $(TORCH)
+	@$(TRY) $(call own_pip,$(OLDER)) --editable ".[dev]" --requirement tests/works_with/transformers-5.23.txt
+	@touch $@
+
+works-with: $(WORKS)/ready $(OLDER)/ready
+	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(WORKS)/bin/python -m pytest -n 2 --dist worksteal -p no:warnings --confcutdir tests/works_with --override-ini pythonpath=tests/works_with tests/works_with
+	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(OLDER)/bin/python -m pytest -n 2 --dist worksteal tests/test_hf_*.py
+
 bench: setup
 	$(BIN)/python benchmarks/language.py
 	$(BIN)/python benchmarks/explore.py
@@ -61,4 +86,4 @@ bench: setup
 	$(BIN)/python benchmarks/cost.py
 
 clean:
-	rm -rf .venv .venv-peers build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-output
+	rm -rf .venv .venv-peers $(WORKS) $(OLDER) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-output
