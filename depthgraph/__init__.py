@@ -115,6 +115,7 @@ _LATE = {
     "capture": "depthgraph.nn",
     "cost": "depthgraph.nn",
     "nn": "depthgraph.nn",
+    "hf": "depthgraph.hf",
     "lab": "depthgraph.lab",
     "formats": "depthgraph.formats",
     "explore": "depthgraph.explore",
@@ -130,6 +131,6 @@ def __getattr__(name: str) -> Any:
     if name not in _LATE:
         raise AttributeError(f"module 'depthgraph' has no attribute {name!r}")
     module = importlib.import_module(_LATE[name])
-    value = module if name in ("nn", "lab", "formats", "explore") else getattr(module, name)
+    value = module if name in ("nn", "hf", "lab", "formats", "explore") else getattr(module, name)
     globals()[name] = value
     return value

@@ -215,6 +215,10 @@ KINDS: dict[str, str] = {
     "unknown-execution": "an execution that the route does not have",
     "unexpected-call": "layers called in another order than the route's while a model is captured",
     "too-many-tokens": "more tokens than the learned positions reach",
+    # Hugging Face models
+    "unroutable-model": "a model whose layers cannot run in another order",
+    "cache-mismatch": "a KV cache whose slots are not those of the route",
+    "route-mismatch": "a config that says another route than the model runs",
     # cost
     "cannot-count": "a layer that cannot be counted without data",
     "wrong-size": "a batch, a length or an example that is no size, or not the same",

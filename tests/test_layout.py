@@ -16,7 +16,7 @@ ORDER = [
     "source", "errors", "whole_file", "words", "operations", "valid", "flow", "route", "syntax", "well_formed", "unparse", "misread", "build", "parser", "schemes", "names", "terms", "listing", "scope",
     "outside", "sweep", "integers", "evaluate", "expand", "carried", "truncation", "symbols", "stretches", "repeats", "cutting", "canonical", "graph", "plan", "reading", "facts", "rules", "verify", "decoder_config", "costs", "decoder_cost", "yaml_file", "config_errors", "samplers", "loops",
     "config",
-    "draw", "formats", "explore", "nn", "lab", "cli",
+    "draw", "formats", "explore", "nn", "hf", "lab", "cli",
 ]  # fmt: skip
 
 #: Values whose methods stand for a later stage of the road, which they load when called: str(route),

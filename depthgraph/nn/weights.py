@@ -25,7 +25,12 @@ class Mixer(nn.Module):
 
     def __init__(self, width: int, device: torch.device | None = None, dtype: torch.dtype | None = None) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.eye(width, 2 * width, device=device, dtype=dtype))
+        self.weight = nn.Parameter(torch.empty(width, 2 * width, device=device, dtype=dtype))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Make it the identity on h."""
+        nn.init.eye_(self.weight)
 
     def forward(self, hidden: Tensor, register: Tensor) -> Tensor:
         """Mix two hidden states, [..., d] each, into one."""
@@ -43,7 +48,12 @@ class Gated(nn.Module):
 
     def __init__(self, width: int, device: torch.device | None = None, dtype: torch.dtype | None = None) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.zeros(width, device=device, dtype=dtype))
+        self.weight = nn.Parameter(torch.empty(width, device=device, dtype=dtype))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Make it add nothing."""
+        nn.init.zeros_(self.weight)
 
     def forward(self, hidden: Tensor, register: Tensor) -> Tensor:
         """Add a gated hidden state to another one, [..., d] each."""

@@ -1,0 +1,26 @@
+"""Hugging Face models under any route: one call, one cache slot for every execution, saved once, loaded anywhere.
+
+This folder needs transformers; `import depthgraph` does not load it. Importing it makes transformers' auto classes know
+checkpoints with a route.
+"""
+
+from depthgraph.errors import MissingPackageError
+
+try:
+    import transformers as _transformers  # noqa: F401
+except ModuleNotFoundError as _error:
+    if _error.name != "transformers":
+        raise
+    raise MissingPackageError(
+        "missing-package",
+        "depthgraph.hf needs transformers, which is not installed",
+        help='pip install "depthgraph[hf]"',
+    ) from _error
+
+from depthgraph.hf.reroute import from_pretrained, reroute, restore
+
+__all__ = [
+    "from_pretrained",
+    "reroute",
+    "restore",
+]

@@ -1,0 +1,145 @@
+"""A route over the layers of a loaded Hugging Face model: on, off, and from a folder."""
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from torch import nn
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+
+from depthgraph.errors import CompileError
+from depthgraph.hf.auto import registered
+from depthgraph.hf.classes import base_class, install, routing_of, uninstall
+from depthgraph.hf.find import find_layers
+from depthgraph.hf.routing import Routing
+from depthgraph.hf.settings import Routed, Settings, set_route
+from depthgraph.hf.slots import CachePolicy
+from depthgraph.route import Route
+from depthgraph.source import Source
+from depthgraph.syntax import RouteSpec
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+M = TypeVar("M", bound=nn.Module)
+
+
+def reroute(
+    model: M,
+    route: "str | Source | RouteSpec | Route | nx.DiGraph[Any]",
+    *,
+    dynamic: Iterable[str] | Mapping[str, int] | None = None,
+    bindings: Mapping[str, int] | None = None,
+    kv_cache: CachePolicy = "per_execution",
+    backprop_last: int | Mapping[str, int] | None = None,
+) -> M:
+    """Run a loaded Hugging Face model's layers in the order of a route, in place; return the model.
+
+    Its parameters stay what and where they are, under the same names: the optimiser, adapters and checkpoints know it
+    as before. Weights of the route itself (`mix`, `gate`) are new modules in it, `model.depthgraph.mix_1`, and start
+    by changing nothing. A model that has a route gets the new one instead.
+
+    Args:
+        model: any model of transformers whose layers are called one after the other.
+        route: a spec, with layers from 1; or a route, or its graph.
+        dynamic: names of the spec that are loop counts at run time, with the counts that it is trained with:
+            `{"r": 4}`. Then `model(ids, r=8)` and `model.generate(ids, r=8)`.
+        bindings: values of the spec's other names.
+        kv_cache: `per_execution` keeps keys and values for every execution, and a cached forward computes what one
+            without a cache does. `last_visit` keeps those of each layer's last visit alone, as much memory as without
+            a route, and **changes the result**: earlier visits see the past as the last one left it.
+        backprop_last: with `dynamic`, the iterations of a loop that the gradient goes through.
+
+    Raises:
+        SpecError: the text means no route over this model's layers.
+        CompileError: `unroutable-model`, with the reason; `not-a-route`, `loop-count`.
+        ConfigError: `invalid-config` for an unknown `kv_cache`.
+    """
+    inner = unwrapped(model)
+    before = routing_of(inner, None)
+    layers = before.layers if before is not None else find_layers(inner)
+    settings = Settings.of(route, len(layers.modules), dynamic, bindings, kv_cache)
+    install(inner, settings, {} if backprop_last is None else {"backprop_last": backprop_last})
+    registered(type(inner.config).__mro__[2])
+    return model
+
+
+def unwrapped(model: nn.Module) -> PreTrainedModel:
+    """Return the Hugging Face model in a wrapper that has it as `module`, or is a compiled one."""
+    for name in ("module", "_orig_mod"):
+        if not isinstance(model, PreTrainedModel) and name in model._modules:
+            return unwrapped(model._modules[name])  # type: ignore[arg-type]
+    return model  # type: ignore[return-value]
+
+
+def restore(model: M) -> M:
+    """Take the route off a model, in place; return the model, which is what it was.
+
+    Weights of the route itself (`mix`, `gate`) go with it.
+
+    Raises:
+        CompileError: `no-compiled-route` for a model without a route.
+    """
+    routing_or_error(model)
+    uninstall(unwrapped(model))
+    return model
+
+
+def routing_or_error(model: nn.Module) -> Routing:
+    """Return the compiled route of a model.
+
+    Raises:
+        CompileError: `no-compiled-route` if it has none.
+    """
+    routing = routing_of(model, None)
+    if routing is None:
+        message = f"this {type(model).__name__} has no route"
+        raise CompileError("no-compiled-route", message, help="dg.hf.reroute(model, route) gives it one")
+    return routing  # type: ignore[no-any-return]
+
+
+def from_pretrained(
+    name: str | os.PathLike[str],
+    route: "str | Source | RouteSpec | Route | nx.DiGraph[Any] | None" = None,
+    *,
+    dynamic: Iterable[str] | Mapping[str, int] | None = None,
+    bindings: Mapping[str, int] | None = None,
+    kv_cache: CachePolicy | None = None,
+    auto_class: Any = AutoModelForCausalLM,
+    **named: Any,
+) -> PreTrainedModel:
+    """Load a checkpoint, with or without a route of its own, under a route.
+
+    Args:
+        name: a folder, or a name on the hub.
+        route: instead of the checkpoint's own; None for that one.
+        dynamic: as for `reroute`.
+        bindings: as for `reroute`.
+        kv_cache: as for `reroute`; None for the checkpoint's own, or `per_execution`.
+        auto_class: of transformers.
+        named: what its `from_pretrained` takes: `dtype`, `device_map` …
+
+    Raises:
+        SpecError: the text means no route over the checkpoint's layers; before weights are read.
+        CompileError: `no-compiled-route` if neither the checkpoint nor the caller says a route.
+    """
+    passed = {
+        key: named[key] for key in ("revision", "token", "cache_dir", "subfolder", "local_files_only") if key in named
+    }
+    config = named.pop("config", None) or AutoConfig.from_pretrained(name, **passed)
+    if route is not None:
+        depth = config.get_text_config(decoder=True).num_hidden_layers
+        policy = kv_cache or getattr(config, "kv_cache", "per_execution")
+        registered(base_config_class(config))
+        set_route(config, Settings.of(route, depth, dynamic, bindings, policy))
+    elif not isinstance(config, Routed):
+        message = f"the checkpoint {os.fspath(name)!r} says no route, and none is given"
+        raise CompileError("no-compiled-route", message, help='give one: from_pretrained(name, "block(2..4)x2")')
+    elif kv_cache is not None:
+        config.kv_cache = kv_cache
+    return auto_class.from_pretrained(name, config=config, **named)  # type: ignore[no-any-return]
+
+
+def base_config_class(config: Any) -> Any:
+    """Return the class that a config has without a route."""
+    return type(config).__mro__[2] if isinstance(config, Routed) else type(config)

@@ -1,0 +1,142 @@
+"""The compiled route of one Hugging Face model, and the weights that the route has of its own."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import nn
+
+from depthgraph.errors import CompileError
+from depthgraph.expand import route_from_text
+from depthgraph.hf.find import Layers
+from depthgraph.hf.running import Run, Step
+from depthgraph.hf.settings import Settings
+from depthgraph.hf.slots import Slots
+from depthgraph.nn.compile import compile_route
+from depthgraph.nn.dynamic import DynamicModule, compile_dynamic
+from depthgraph.nn.module import RoutedModule
+from depthgraph.nn.weights import name_of, weighted
+from depthgraph.operations import Execution
+from depthgraph.route import Route
+
+#: Where the model keeps the weights of the route itself: `model.depthgraph.mix_1.weight`.
+WEIGHTS = "depthgraph"
+
+
+class Routing:
+    """A route, compiled over the layers of a model.
+
+    It is no module: the layers stay the model's, under the keys that they always had.
+
+    Attributes:
+        layers: where they are.
+        config: of the model.
+        settings: what the config says.
+        options: of `compile`.
+        takes_tuple: whether the model's loop takes hidden states out of tuples; known from the first forward on.
+    """
+
+    def __init__(self, layers: Layers, config: Any, settings: Settings, options: Mapping[str, Any]) -> None:
+        self.layers = layers
+        self.config = config
+        self.settings = settings
+        self.options = dict(options)
+        self.takes_tuple = False
+        self.has_warned = False
+        self._slots: dict[Route, Slots] = {}
+        self._build(layers.modules)
+
+    def _build(self, modules: tuple[nn.Module, ...]) -> None:
+        own = self.layers.owner._modules.get(WEIGHTS)
+        weights = {} if own is None else dict(own.named_children())
+        options = {**self.options, "per_execution": _position, "returns": "tensor"}
+        steps = [Step(module, index) for index, module in enumerate(modules)]
+        settings, N = self.settings, len(modules)
+        self.body: RoutedModule | DynamicModule
+        if settings.counts is None:
+            route = route_from_text(settings.route, N=N)
+            options["weights"] = {name: weights[name] for name in names_of_weights(route) if name in weights}
+            self.body = compile_route(route, steps, **options)
+        else:
+            cut = options.pop("backprop_last", None)
+            self.body = compile_dynamic(
+                settings.route, steps, settings.counts, bindings=settings.bindings, backprop_last=cut, **options
+            )  # fmt: skip
+            self._take(weights)
+        self._modules = modules
+        self._register()
+
+    def _take(self, weights: Mapping[str, nn.Module]) -> None:
+        for name in self.body._modules:
+            if name in weights:
+                self.body._modules[name] = weights[name]
+
+    def _register(self) -> None:
+        owner = self.layers.owner
+        own = {name: module for name, module in self.body.named_children() if name != "layers"}
+        self._own = own
+        if own:
+            holder = nn.Module()
+            for name, module in own.items():
+                holder.add_module(name, module)
+            owner.add_module(WEIGHTS, holder)
+        else:
+            owner._modules.pop(WEIGHTS, None)
+
+    @property
+    def counts(self) -> tuple[str, ...]:
+        """The names of the loop counts that are chosen at every call."""
+        return () if self.settings.counts is None else tuple(self.settings.counts)
+
+    def at(self, counts: Mapping[str, int]) -> RoutedModule:
+        """Return the compiled route at some counts, over the layers that the model has now."""
+        self._check_fresh()
+        return self.body.at(**counts) if isinstance(self.body, DynamicModule) else self.body
+
+    def slots(self, route: Route) -> Slots:
+        """Return the slots of the cache that a route needs."""
+        if route not in self._slots:
+            self._slots[route] = Slots.of(route.path, route.parameter_depth, self.settings.kv_cache)
+        return self._slots[route]
+
+    def run(self, counts: Mapping[str, int]) -> Run:
+        """Return a forward that is about to run.
+
+        Raises:
+            CompileError: `route-mismatch`: somebody changed what the config says since the route was compiled.
+        """
+        self._check_config()
+        body = self.at(counts)
+        return Run(self.layers.owner, body, self.slots(body.route), self.takes_tuple)
+
+    def _check_config(self) -> None:
+        config, said = self.config, self.settings
+        if (config.route, config.kv_cache, config.loop_counts or None) != (said.route, said.kv_cache, said.counts):
+            now = f"`{config.route}` ({config.kv_cache})"
+            message = f"the config says {now}, and the model runs `{said.route}` ({said.kv_cache})"
+            raise CompileError("route-mismatch", message, help="dg.hf.reroute(model, route) changes both")
+
+    def _check_fresh(self) -> None:
+        """Compile again where a layer was replaced by another module, as wrappers of data-parallel training do."""
+        layers = self.layers.owner._modules.get(self.layers.name)
+        now = tuple(layers._modules.values()) if isinstance(layers, nn.ModuleList) else ()
+        if len(now) == len(self._modules) and all(map(_is, now, self._modules)):  # type: ignore[arg-type]
+            own = self.layers.owner._modules.get(WEIGHTS)
+            if own is None or all(own._modules.get(name) is module for name, module in self._own.items()):
+                return
+        if len(now) != len(self._modules):
+            message = f"the model has {len(now)} layers now, and its route is over {len(self._modules)}"
+            raise CompileError("layer-count", message, help="re-route it again")
+        self._build(now)  # type: ignore[arg-type]
+
+
+def _position(execution: Execution) -> dict[str, int]:
+    return {"position": execution.position - 1}
+
+
+def _is(one: object, other: object) -> bool:
+    return one is other
+
+
+def names_of_weights(route: Route) -> set[str]:
+    """Return the names of the modules that a route's `mix` and `gate` have."""
+    return {name_of(each) for each in weighted(route)}

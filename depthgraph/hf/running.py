@@ -1,0 +1,220 @@
+"""How a route runs inside a Hugging Face model, which keeps its own loop over its own layers.
+
+The model's `forward` prepares masks and positions, calls its layers one after the other, and norms what comes out. While
+it does so under a route, its list of layers gives *stand-ins*: each notes what the loop passes to its layer (mask,
+rotary tables, cache …) and hands the hidden state on as it is; the last one runs the compiled route. There every
+execution of layer k gets what was noted for layer k, and a view of the cache that uses the execution's own slot.
+
+So nothing is known here of any architecture. What has to hold is that a model gives each layer the hidden state that
+the layer before it returned; a stand-in sees whether it is handed what its neighbour handed on, and refuses otherwise.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor, nn
+from transformers.cache_utils import Cache
+from transformers.utils.output_capturing import CompileableContextVar
+
+from depthgraph.errors import CompileError
+from depthgraph.hf.slots import Slots, SlotView, give_slots
+
+#: The names under which models pass their cache to their layers.
+CACHE_NAMES = frozenset({"cache", "past_key_values", "past_key_value", "layer_past"})
+
+
+@dataclass
+class Call:
+    """What the model's loop passed to one layer beside the hidden state."""
+
+    args: tuple[Any, ...]
+    named: dict[str, Any]
+
+
+@dataclass
+class Run:
+    """One forward of the model under a route.
+
+    Attributes:
+        model: the module that has the list of layers.
+        body: the compiled route. It is called with the hidden state and this run.
+        slots: of the cache.
+        takes_tuple: whether the model's loop takes the hidden state out of a tuple.
+        calls: what was noted, by layer from 0.
+        hidden: what was handed to the last stand-in.
+        output: what the body returned; None until the last stand-in was called.
+    """
+
+    model: nn.Module
+    body: nn.Module
+    slots: Slots
+    takes_tuple: bool
+    calls: list[Call] = field(default_factory=list)
+    hidden: Any = None
+    output: Any = None
+
+    @property
+    def depth(self) -> int:
+        """N, how many layers the model's loop has to call."""
+        return self.slots.parameter_depth
+
+    def noted(self, index: int, hidden: Any, call: Call) -> Any:
+        """Note what layer `index`, from 0, is called with, and return what the loop goes on with.
+
+        Raises:
+            CompileError: `unroutable-model` if the model does something between layers.
+        """
+        if index == 1 and not self.takes_tuple and _is_first_of(hidden, self.hidden):
+            raise TakesTupleError
+        if index != len(self.calls) or (index and hidden is not self.hidden):
+            message = f"{type(self.model).__name__} does more than hand the hidden state from layer {index} to the next"
+            help = "a route can only order layers that are called one after the other, each with what the last returned"
+            raise CompileError("unroutable-model", message, help=help)
+        if self.takes_tuple and call.named.get("output_attentions"):
+            message = f"{type(self.model).__name__} collects the attentions of its layers, of which a route has more"
+            raise CompileError("unroutable-model", message, help="leave `output_attentions` out")
+        self.calls.append(call)
+        self.hidden = hidden
+        if len(self.calls) == self.depth:
+            hidden = self._finished(hidden)
+        return (hidden,) if self.takes_tuple else hidden
+
+    def _finished(self, hidden: Tensor) -> Tensor:
+        for cache in self._caches():
+            give_slots(cache, self.slots)
+        self.output = self.body(hidden, self)
+        return self.output[0] if isinstance(self.output, tuple) else self.output
+
+    def _caches(self) -> Iterable[Cache]:
+        call = self.calls[0]
+        for name, value in (*(("", value) for value in call.args), *call.named.items()):
+            if isinstance(value, Cache):
+                yield value
+            elif name in CACHE_NAMES and value is not None:
+                message = f"the layers are given a {type(value).__name__} as `{name}`, whose slots cannot be told apart"
+                raise CompileError("cache-mismatch", message, help="give a DynamicCache or a StaticCache, or no cache")
+
+    def arguments(self, layer: int, position: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return what an execution is called with beside the hidden state.
+
+        Args:
+            layer: from 0.
+            position: of the execution, from 0.
+        """
+        call, slot, writes = self.calls[layer], self.slots.places[position], self.slots.writes[position]
+        args = tuple([SlotView(value, slot, writes) if isinstance(value, Cache) else value for value in call.args])
+        named = {
+            name: SlotView(value, slot, writes) if isinstance(value, Cache) else value
+            for name, value in call.named.items()
+        }
+        return args, named
+
+
+class TakesTupleError(Exception):
+    """The model's loop took element 0 of what a layer returned: it has to be called again, with tuples."""
+
+
+def _is_first_of(found: Any, hidden: Any) -> bool:
+    """Return whether a tensor is element 0 of a batch, which is what `outputs[0]` makes of one that is no tuple."""
+    return isinstance(found, Tensor) and found.ndim == hidden.ndim - 1 and found.shape == hidden.shape[1:]
+
+
+class StandIn:
+    """What the model's loop calls instead of a layer. It has the layer's own attributes, which loops ask for."""
+
+    def __init__(self, run: Run, index: int, layer: nn.Module) -> None:
+        self.__dict__.update({name: value for name, value in vars(layer).items() if not name.startswith("_")})
+        self.__dict__.update(layer._modules)
+        self.run_of_route = run
+        self.index_of_layer = index
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        """Note a call. The hidden state is the first argument, or goes by the name that layers give it."""
+        if args:
+            return self.run_of_route.noted(self.index_of_layer, args[0], Call(args[1:], named))
+        hidden = named.pop("hidden_states", None)
+        return self.run_of_route.noted(self.index_of_layer, hidden, Call((), named))
+
+
+class Step(nn.Module):
+    """A layer as the compiled route calls it: with what the model's loop passed to this layer.
+
+    Attributes:
+        layer: the model's own.
+        index: from 0.
+    """
+
+    def __init__(self, layer: nn.Module, index: int) -> None:
+        super().__init__()
+        self.layer = layer
+        self.index = index
+
+    def forward(self, hidden: Tensor, run: Run, position: int) -> Tensor:
+        """Run the layer as one execution.
+
+        Args:
+            hidden: [batch, tokens, width].
+            run: the forward that it is part of.
+            position: of the execution, from 0.
+        """
+        args, named = run.arguments(self.index, position)
+        output = self.layer(hidden, *args, **named)
+        return output[0] if isinstance(output, tuple) else output  # type: ignore[no-any-return]
+
+
+#: The forward that runs in this thread, which the model's list of layers asks for.
+running: Any = CompileableContextVar("route_run")
+
+
+def layers_or_stand_ins(model: nn.Module, name: str) -> Any:
+    """Return a model's list of layers; while it runs under a route, their stand-ins."""
+    layers = model._modules[name]
+    run = running.get()
+    if run is None or run.model is not model:
+        return layers
+    return StandIns([StandIn(run, index, layer) for index, layer in enumerate(layers)])  # type: ignore[arg-type]
+
+
+class StandIns(list[StandIn]):
+    """The stand-ins of a model's layers. A model that asks for some of them only is refused, not run without the rest."""
+
+    def __getitem__(self, index: Any) -> Any:
+        found: Sequence[StandIn] | StandIn = super().__getitem__(index)
+        if isinstance(found, list) and len(found) != len(self):
+            message = f"the model asks for {len(found)} of its {len(self)} layers"
+            help = (
+                "a route says itself which layers run; leave `num_hidden_layers` as it is, and exit early by `exit(k)`"
+            )
+            raise CompileError("unroutable-model", message, help=help)
+        return found
+
+
+def run_route(run: Run, forward: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    """Call a model's forward under a route.
+
+    Returns:
+        what the model returns; of a route with exits its output has `exit_hidden_states` too, a tuple of hidden states
+        [batch, tokens, width].
+
+    Raises:
+        CompileError: `unroutable-model`, `cache-mismatch`.
+        TakesTupleError: before anything ran; `takes_tuple` of the run has to be true.
+    """
+    token = running.set(run)
+    try:
+        outputs = forward(*args, **named)
+    finally:
+        running.reset(token)
+    if run.output is None:
+        message = f"{type(run.model).__name__} called {len(run.calls)} of its {run.depth} layers"
+        raise CompileError("unroutable-model", message, help="a route runs where a model calls all of its layers")
+    states = getattr(outputs, "hidden_states", None)
+    if states is not None and len(states) > 1 and states[0] is states[1]:
+        message = f"{type(run.model).__name__} collects hidden states in its own loop, where layers only stand in"
+        raise CompileError("unroutable-model", message, help="leave `output_hidden_states` out")
+    if isinstance(run.output, tuple):
+        if isinstance(outputs, tuple):
+            return (*outputs, run.output[1])
+        outputs["exit_hidden_states"] = run.output[1]
+    return outputs
