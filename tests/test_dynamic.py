@@ -238,6 +238,22 @@ def test_a_copy_is_the_same_model_with_weights_of_its_own(name, copied):
     assert twin.at(r=2).layers is twin.layers
 
 
+@pytest.mark.parametrize("conditioning", [None, [Lora(rank=1)]], ids=["plain", "conditioned"])
+def test_a_copy_attribute_by_attribute_leaves_the_original_alone(conditioning):
+    # as accelerate's compile_regions makes one, with other layers in it
+    model = dg.compile(HUGINN, layers_of(), dynamic={"r": 3}, width=6, conditioning=conditioning)
+    hidden = torch.ones(1, 6)
+    before, mine = {r: model(hidden, r=r) for r in (1, 3)}, [*model.layers]
+    twin = type(model).__new__(type(model))
+    twin.__dict__.update(model.__dict__)
+    twin.__dict__["_modules"] = {**model._modules, "layers": nn.ModuleList(layers_of(Layer))}
+    for r in (1, 2, 3):
+        static = dg.compile(dg.route(HUGINN, r=r), twin.layers, weights={"mix_1": model.mix_1})
+        assert torch.equal(twin(hidden, r=r), static(hidden))
+    assert [*model.layers] == mine
+    assert all(torch.equal(model(hidden, r=r), before[r]) for r in (1, 3))
+
+
 def test_a_copy_keeps_conditioning_in_one_piece():
     model = dg.compile("1 (2..5)x r 6", layers_of(), dynamic={"r": 3}, conditioning=[Lora(rank=1)])
     twin = copy.deepcopy(model)

@@ -89,6 +89,32 @@ def test_a_copy_of_two_thousand_executions_keeps_one_layer(make):
     assert torch.equal(twin(hidden), model(hidden))
 
 
+def test_a_copy_attribute_by_attribute_runs_its_own_submodules():
+    # as accelerate's compile_regions makes one, with other layers in it
+    model, seen = make_model(), []
+    twin = type(model).__new__(type(model))
+    twin.__dict__.update(model.__dict__)
+    twin.__dict__["_modules"] = {**model._modules, "layers": nn.ModuleList(copy.deepcopy(model.layers)[::-1])}
+    twin.register_forward_hook(lambda *_: seen.append(1))
+    hidden = torch.randn(2, WIDTH)
+    expected = compile(model.route, twin.layers, per_execution=lambda one: {"slot": one.position})(hidden)
+    assert torch.equal(twin(hidden), expected)
+    assert not torch.equal(model(hidden), expected)
+    assert torch.equal(twin(hidden), expected)
+    assert seen == [1, 1, 1]  # such a copy has the hooks of the original
+
+
+def test_layers_are_a_list_and_are_read_as_a_dict():
+    model = make_model()
+    assert [*model.layers.items()] == [*model.layers.named_children()] == [*zip("01234", model.layers, strict=True)]
+    assert [*model.layers.values()] == [*model.layers]
+    assert [*reversed(model.layers.values())] == [*model.layers][::-1]
+    assert [*model.layers.keys()] == [*model.layers._modules]
+    for name, layer in model.layers.items():  # as torchtitan wraps them
+        model.layers.register_module(name, nn.Sequential(layer))
+    assert all(isinstance(layer, nn.Sequential) for layer in model.layers)
+
+
 @pytest.mark.parametrize("make", [copy.deepcopy, COPIES["pickle"]])
 def test_training_a_copy_leaves_the_original(make):
     model = make_model()

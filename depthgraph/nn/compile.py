@@ -10,7 +10,7 @@ from depthgraph.nn.checks import check_layers, check_shapes, known_width
 from depthgraph.nn.conditioning import Option
 from depthgraph.nn.conditioning_build import Conditioning, condition
 from depthgraph.nn.inputs import Constants, bind_constants, choose_inputs
-from depthgraph.nn.module import RoutedModule
+from depthgraph.nn.module import Layers, RoutedModule
 from depthgraph.nn.runtime import device_of
 from depthgraph.nn.signature import Returns, read_signature
 from depthgraph.nn.weights import weights_of
@@ -206,7 +206,7 @@ def compile_route(
     moves = len({device_of(module) for module in (*running.values(), *own.values())} - {None}) > 1
     conditioned = condition(told, running, conditioning, width)
     graph = Writer(signatures, chosen, returns, moves, conditioned.calls).write(route, constants)
-    return RoutedModule.build(route, nn.ModuleList(modules), graph, {**own, **conditioned.modules})
+    return RoutedModule.build(route, Layers(modules), graph, {**own, **conditioned.modules})
 
 
 def as_route(route: object) -> Route:

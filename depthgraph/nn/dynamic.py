@@ -13,7 +13,7 @@ from depthgraph.errors import CompileError, SpecError, shown
 from depthgraph.nn.compile import compile_route
 from depthgraph.nn.conditioning_build import Conditioning
 from depthgraph.nn.conditioning_parts import CONDITIONING
-from depthgraph.nn.module import RoutedModule, match_compiled_keys
+from depthgraph.nn.module import Layers, RoutedModule, match_compiled_keys
 from depthgraph.nn.recipe import Recipe
 from depthgraph.nn.weights import name_of, weighted
 from depthgraph.operations import Gate, Mix
@@ -39,7 +39,7 @@ class DynamicModule(nn.Module):
         recipe: the spec, and how it is compiled.
     """
 
-    layers: nn.ModuleList
+    layers: Layers
 
     def __init__(self, recipe: Recipe, counts: Mapping[str, int], first: RoutedModule) -> None:
         """Make the module of a recipe around its first graph, that of `counts`, which has all of its weights."""
@@ -52,7 +52,7 @@ class DynamicModule(nn.Module):
         self._places = self._places_of(first.route)
         # one table of submodules for all: what is replaced here is replaced in every graph
         self._modules = first._modules
-        self._bodies = {self._first: first}
+        self._bodies, self._bodies_of = {self._first: first}, self._modules
 
     @property
     def counts(self) -> tuple[str, ...]:
@@ -125,6 +125,8 @@ class DynamicModule(nn.Module):
         return tuple(values)
 
     def _at(self, key: tuple[int, ...]) -> RoutedModule:
+        if self._bodies_of is not self._modules:  # a copy, attribute by attribute: the graphs are the original's
+            self._bodies, self._bodies_of = {}, self._modules
         if key not in self._bodies:
             counts = dict(zip(self.recipe.names, key, strict=True))
             route = self.recipe.route(counts)

@@ -1,7 +1,7 @@
 """The module that a route compiles to, and how it is copied and stored."""
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, ValuesView
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -17,6 +17,28 @@ COMPILED_PREFIX = "_orig_mod."
 STORED_META = ("execution", "operation", "conditions", "returns", "is_wrapped")
 
 
+class Layers(nn.ModuleList):
+    """The layers of a compiled route: a list that is also read as a dict, as torchtitan reads a model's layers.
+
+    Examples:
+        >>> layers = Layers([nn.Linear(2, 2), nn.Tanh()])
+        >>> [(name, type(layer).__name__) for name, layer in layers.items()]
+        [('0', 'Linear'), ('1', 'Tanh')]
+    """
+
+    def keys(self) -> KeysView[str]:
+        """Return the names of the layers in the state dict."""
+        return self._modules.keys()
+
+    def values(self) -> ValuesView[nn.Module]:
+        """Return the layers."""
+        return cast(ValuesView[nn.Module], self._modules.values())
+
+    def items(self) -> ItemsView[str, nn.Module]:
+        """Return the layers with their names."""
+        return cast(ItemsView[str, nn.Module], self._modules.items())
+
+
 class RoutedModule(fx.GraphModule):
     """A graph module that runs layers in the order of a route.
 
@@ -28,11 +50,11 @@ class RoutedModule(fx.GraphModule):
         layers: all N layers, those that the route drops too. Layer k is `layers[k - 1]`.
     """
 
-    layers: nn.ModuleList
+    layers: Layers
 
     @classmethod
     def build(
-        cls, route: Route, layers: nn.ModuleList, graph: fx.Graph, weights: Mapping[str, nn.Module] | None = None
+        cls, route: Route, layers: Layers, graph: fx.Graph, weights: Mapping[str, nn.Module] | None = None
     ) -> "RoutedModule":
         """Put a graph whose `call_module` targets are `layers.0` … and the names of weights over the modules."""
         weights = weights or {}
@@ -76,6 +98,15 @@ class RoutedModule(fx.GraphModule):
         yield from module.parameters()
         if isinstance(module, OwnExecution):
             yield from module.reads(self.layers[node.meta["execution"].layer - 1])
+
+    def forward(self, *args: Any, **named: Any) -> Any:
+        """Run the graph of a module that has no code yet.
+
+        fx writes a module's code into the class of that one module when it is built. Those who copy a module attribute
+        by attribute (accelerate's `compile_regions`) make one that was never built.
+        """
+        self.recompile()
+        return self.forward(*args, **named)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state with the graph as rows of plain data: a graph of nodes is too deep to pickle."""

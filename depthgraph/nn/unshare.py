@@ -11,7 +11,7 @@ from torch import fx, nn
 from depthgraph.errors import CompileError
 from depthgraph.nn.capture import find_routed
 from depthgraph.nn.conditioning_parts import CONDITIONING, OWNER, OwnExecution, tree_of
-from depthgraph.nn.module import RoutedModule
+from depthgraph.nn.module import Layers, RoutedModule
 from depthgraph.nn.runtime import moved_to
 from depthgraph.operations import Execution, Operation, rebuilt
 from depthgraph.route import Route
@@ -164,7 +164,7 @@ class _Rewriter:
         }
         if self.parts:
             others[CONDITIONING] = tree_of(self.parts, {})
-        return RoutedModule.build(self.route, nn.ModuleList(self.layers), self.graph, others)
+        return RoutedModule.build(self.route, Layers(self.layers), self.graph, others)
 
     def _copied(self, node: fx.Node) -> fx.Node:
         execution = node.meta.get("execution", node.meta.get("conditions"))
