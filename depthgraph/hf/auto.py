@@ -19,7 +19,7 @@ from depthgraph.hf.settings import MODEL_TYPE, routed_config_class
 AUTO_CLASSES: tuple[Any, ...] = (AutoModel, AutoModelForCausalLM, AutoModelForSequenceClassification)
 
 
-def registered(base: type[PreTrainedConfig]) -> type[PreTrainedConfig]:
+def registered(base: Any) -> Any:
     """Return the routed class of a config class, which the auto classes know from then on."""
     routed = routed_config_class(base)
     for auto in AUTO_CLASSES:

@@ -1,7 +1,8 @@
 """The classes of models with a route, made from the models' own classes, under the same names.
 
-Much of the ecosystem asks a model for the name of its class: which loss it has, what its outputs are, how it is wrapped.
-So a `LlamaForCausalLM` with a route is a subclass of that name, and whoever asks gets the answer of the original.
+Much of the ecosystem asks a model for the name of its class: which loss it has, what its outputs are, how it is
+wrapped. So a `LlamaForCausalLM` with a route is a subclass of that name, and whoever asks gets the answer of the
+original.
 """
 
 import functools
@@ -25,7 +26,7 @@ from depthgraph.route import Route
 class RoutedPart:
     """What all classes with a route have: how they are pickled, and how weights of a route start."""
 
-    _base: type[PreTrainedModel]
+    _base: Any
     _list: str | None
     _is_top: bool
 
@@ -75,13 +76,13 @@ class RoutedTop(RoutedPart):
             SpecError: the config's route means none over these layers; before anything is built or loaded.
         """
         settings = Settings.of_config(config)
-        super().__init__(config, *inputs, **named)
-        install(self, settings, {})  # type: ignore[arg-type]
+        super().__init__(config, *inputs, **named)  # type: ignore[call-arg]
+        install(self, settings, {})
 
     @property
     def routing(self) -> Routing:
         """The compiled route."""
-        return routing_of(self)  # type: ignore[arg-type]
+        return routing_of(self)  # type: ignore[no-any-return, arg-type]
 
     @property
     def route(self) -> Route:
@@ -120,7 +121,7 @@ def _warn_once(routing: Routing, counts: Mapping[str, int]) -> None:
 
 
 @functools.cache
-def routed_class(base: type[PreTrainedModel], list_name: str | None, is_top: bool) -> Any:
+def routed_class(base: Any, list_name: str | None, is_top: bool) -> Any:
     """Return a model class with a route.
 
     Args:
@@ -146,7 +147,7 @@ def _list_property(name: str) -> property:
     return property(layers, doc="The N layers; during a forward, their stand-ins.")
 
 
-def _forward_of(base: type[PreTrainedModel]) -> Any:
+def _forward_of(base: Any) -> Any:
     @functools.wraps(base.forward)
     def forward(self: RoutedOwner, *args: Any, **named: Any) -> Any:
         return self._run(args, named)
@@ -154,7 +155,7 @@ def _forward_of(base: type[PreTrainedModel]) -> Any:
     return forward
 
 
-def _blank(base: type[PreTrainedModel], list_name: str | None, is_top: bool) -> Any:
+def _blank(base: Any, list_name: str | None, is_top: bool) -> Any:
     kind = routed_class(base, list_name, is_top)
     return kind.__new__(kind)
 

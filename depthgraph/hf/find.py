@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from torch import nn
 
@@ -44,7 +45,7 @@ def find_layers(model: nn.Module) -> Layers:
     Raises:
         CompileError: `unroutable-model`, with the reason.
     """
-    config = getattr(model, "config", None)
+    config: Any = getattr(model, "config", None)
     if not hasattr(config, "get_text_config"):
         raise unroutable(model, "it is no Hugging Face model with a config", "dg.compile takes any list of layers")
     config = config.get_text_config(decoder=True)

@@ -9,7 +9,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from depthgraph.errors import CompileError
 from depthgraph.hf.auto import registered
-from depthgraph.hf.classes import base_class, install, routing_of, uninstall
+from depthgraph.hf.classes import install, routing_of, uninstall
 from depthgraph.hf.find import find_layers
 from depthgraph.hf.routing import Routing
 from depthgraph.hf.settings import Routed, Settings, set_route
@@ -68,8 +68,9 @@ def unwrapped(model: nn.Module) -> PreTrainedModel:
     """Return the Hugging Face model in a wrapper that has it as `module`, or is a compiled one."""
     for name in ("module", "_orig_mod"):
         if not isinstance(model, PreTrainedModel) and name in model._modules:
-            return unwrapped(model._modules[name])  # type: ignore[arg-type]
-    return model  # type: ignore[return-value]
+            inner: Any = model._modules[name]
+            return unwrapped(inner)
+    return model
 
 
 def restore(model: M) -> M:
@@ -129,7 +130,7 @@ def from_pretrained(
     config = named.pop("config", None) or AutoConfig.from_pretrained(name, **passed)
     if route is not None:
         depth = config.get_text_config(decoder=True).num_hidden_layers
-        policy = kv_cache or getattr(config, "kv_cache", "per_execution")
+        policy = kv_cache or (config.kv_cache if isinstance(config, Routed) else "per_execution")
         registered(base_config_class(config))
         set_route(config, Settings.of(route, depth, dynamic, bindings, policy))
     elif not isinstance(config, Routed):
@@ -137,7 +138,7 @@ def from_pretrained(
         raise CompileError("no-compiled-route", message, help='give one: from_pretrained(name, "block(2..4)x2")')
     elif kv_cache is not None:
         config.kv_cache = kv_cache
-    return auto_class.from_pretrained(name, config=config, **named)  # type: ignore[no-any-return]
+    return auto_class.from_pretrained(name, config=config, **named)
 
 
 def base_config_class(config: Any) -> Any:

@@ -119,14 +119,14 @@ class Routing:
         """Compile again where a layer was replaced by another module, as wrappers of data-parallel training do."""
         layers = self.layers.owner._modules.get(self.layers.name)
         now = tuple(layers._modules.values()) if isinstance(layers, nn.ModuleList) else ()
-        if len(now) == len(self._modules) and all(map(_is, now, self._modules)):  # type: ignore[arg-type]
+        if len(now) == len(self._modules) and all(map(_is, now, self._modules)):
             own = self.layers.owner._modules.get(WEIGHTS)
             if own is None or all(own._modules.get(name) is module for name, module in self._own.items()):
                 return
         if len(now) != len(self._modules):
             message = f"the model has {len(now)} layers now, and its route is over {len(self._modules)}"
             raise CompileError("layer-count", message, help="re-route it again")
-        self._build(now)  # type: ignore[arg-type]
+        self._build(now)
 
 
 def _position(execution: Execution) -> dict[str, int]:

@@ -1,8 +1,8 @@
 """How a route runs inside a Hugging Face model, which keeps its own loop over its own layers.
 
-The model's `forward` prepares masks and positions, calls its layers one after the other, and norms what comes out. While
-it does so under a route, its list of layers gives *stand-ins*: each notes what the loop passes to its layer (mask,
-rotary tables, cache …) and hands the hidden state on as it is; the last one runs the compiled route. There every
+The model's `forward` prepares masks and positions, calls its layers one after the other, and norms what comes out.
+While it does so under a route, its list of layers gives *stand-ins*: each notes what the loop passes to its layer
+(mask, rotary tables, cache …) and hands the hidden state on as it is; the last one runs the compiled route. There every
 execution of layer k gets what was noted for layer k, and a view of the cache that uses the execution's own slot.
 
 So nothing is known here of any architecture. What has to hold is that a model gives each layer the hidden state that
@@ -11,7 +11,7 @@ the layer before it returned; a stand-in sees whether it is handed what its neig
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 from transformers.cache_utils import Cache
@@ -19,6 +19,9 @@ from transformers.utils.output_capturing import CompileableContextVar
 
 from depthgraph.errors import CompileError
 from depthgraph.hf.slots import Slots, SlotView, give_slots
+
+if TYPE_CHECKING:
+    from depthgraph.nn.module import RoutedModule
 
 #: The names under which models pass their cache to their layers.
 CACHE_NAMES = frozenset({"cache", "past_key_values", "past_key_value", "layer_past"})
@@ -47,7 +50,7 @@ class Run:
     """
 
     model: nn.Module
-    body: nn.Module
+    body: "RoutedModule"
     slots: Slots
     takes_tuple: bool
     calls: list[Call] = field(default_factory=list)
@@ -84,7 +87,8 @@ class Run:
         for cache in self._caches():
             give_slots(cache, self.slots)
         self.output = self.body(hidden, self)
-        return self.output[0] if isinstance(self.output, tuple) else self.output
+        hidden = self.output[0] if isinstance(self.output, tuple) else self.output
+        return hidden  # type: ignore[no-any-return]
 
     def _caches(self) -> Iterable[Cache]:
         call = self.calls[0]
@@ -169,15 +173,15 @@ running: Any = CompileableContextVar("route_run")
 
 def layers_or_stand_ins(model: nn.Module, name: str) -> Any:
     """Return a model's list of layers; while it runs under a route, their stand-ins."""
-    layers = model._modules[name]
+    layers: Any = model._modules[name]
     run = running.get()
     if run is None or run.model is not model:
         return layers
-    return StandIns([StandIn(run, index, layer) for index, layer in enumerate(layers)])  # type: ignore[arg-type]
+    return StandIns([StandIn(run, index, layer) for index, layer in enumerate(layers)])
 
 
 class StandIns(list[StandIn]):
-    """The stand-ins of a model's layers. A model that asks for some of them only is refused, not run without the rest."""
+    """The stand-ins of a model's layers. A model that asks for some of them only is refused."""
 
     def __getitem__(self, index: Any) -> Any:
         found: Sequence[StandIn] | StandIn = super().__getitem__(index)

@@ -10,13 +10,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, get_args
 
-from transformers import PreTrainedConfig
-
 from depthgraph.errors import CompileError, ConfigError, shown
-from depthgraph.expand import route_from_text
+from depthgraph.expand import expand
 from depthgraph.hf.slots import CachePolicy
 from depthgraph.nn.compile import as_route
 from depthgraph.nn.recipe import Recipe
+from depthgraph.parser import parse
 from depthgraph.source import Source
 from depthgraph.syntax import RouteSpec
 
@@ -62,7 +61,8 @@ class Settings:
             recipe.route(counts)
             return cls(str(recipe.spec), counts, dict(bindings or {}) or None, policy)
         if isinstance(route, str | Source | RouteSpec):
-            route = route_from_text(route, **{"N": depth, **(bindings or {})})
+            spec = route if isinstance(route, RouteSpec) else parse(route)
+            route = expand(spec, {"N": depth, **(bindings or {})})
         elif bindings:
             raise CompileError("loop-count", "a route has no names to bind", help="give the spec as text")
         return cls(str(as_route(route)), None, None, policy)
@@ -113,7 +113,12 @@ def checked_policy(kv_cache: str) -> CachePolicy:
 
 
 class Routed:
-    """What a routed config has beside its model's settings."""
+    """What a routed config has beside its model's settings: the fields of `Settings`."""
+
+    route: str
+    loop_counts: dict[str, int] | None
+    route_bindings: dict[str, int] | None
+    kv_cache: str
 
     def to_diff_dict(self) -> dict[str, Any]:
         """Return what `config.json` says: the model's settings under a type that nothing else runs, and the route."""
@@ -134,7 +139,7 @@ class Routed:
 
 
 @functools.cache
-def routed_config_class(base: type[PreTrainedConfig]) -> type[PreTrainedConfig]:
+def routed_config_class(base: Any) -> Any:
     """Return a config class with a route, by the name of the class that it is made from."""
     if issubclass(base, Routed):
         return base
@@ -150,14 +155,15 @@ def routed_config_class(base: type[PreTrainedConfig]) -> type[PreTrainedConfig]:
     return type(base.__name__, (Routed, base), space)
 
 
-def _blank(base: type[PreTrainedConfig]) -> PreTrainedConfig:
+def _blank(base: Any) -> Any:
     kind = routed_config_class(base)
     return kind.__new__(kind)
 
 
 def set_route(config: Any, settings: Settings) -> None:
     """Make a config one with a route, in place."""
-    config.__class__ = routed_config_class(type(config))
+    kind: Any = type(config)
+    config.__class__ = routed_config_class(kind)
     config.route = settings.route
     config.loop_counts = None if settings.counts is None else dict(settings.counts)
     config.route_bindings = None if settings.bindings is None else dict(settings.bindings)
