@@ -203,13 +203,19 @@ class Attention(nn.Module):
             [B, T, d].
         """
         B, T, d = hidden.shape
+        query, key, value = self.project(hidden, rotary)
+        mixed = functional.scaled_dot_product_attention(query, key, value, attn_mask=bias, is_causal=bias is None)
+        output: Tensor = self.out(mixed.transpose(1, 2).reshape(B, T, d))
+        return output
+
+    def project(self, hidden: Tensor, rotary: Rotary | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """Return queries, keys and values, [B, heads, T, d / heads] each; the first two turned by their positions."""
+        B, T, d = hidden.shape
         heads = self.qkv(hidden).view(B, T, 3, self.heads, d // self.heads)
         query, key, value = heads.permute(2, 0, 3, 1, 4).unbind(0)
         if rotary is not None:
             query, key = rotate(query, rotary), rotate(key, rotary)
-        mixed = functional.scaled_dot_product_attention(query, key, value, attn_mask=bias, is_causal=bias is None)
-        output: Tensor = self.out(mixed.transpose(1, 2).reshape(B, T, d))
-        return output
+        return query, key, value
 
 
 class SwiGLU(nn.Module):

@@ -23,9 +23,24 @@ def rotary_table(length: int, head_width: int, theta: float, like: Tensor) -> Ro
     Returns:
         cos and sin, each [T, head_width].
     """
+    return rotary_at(torch.arange(length, device=like.device), head_width, theta, like)
+
+
+def rotary_at(places: Tensor, head_width: int, theta: float, like: Tensor) -> Rotary:
+    """Return the rotary tables of any positions: of tokens behind others that a cache holds, or behind padding.
+
+    Args:
+        places: positions, [..., T].
+        head_width: size of a head, even.
+        theta: base of the wavelengths.
+        like: a tensor whose dtype and device the tables get; angles are computed in float32.
+
+    Returns:
+        cos and sin, each [..., T, head_width].
+    """
     channels = torch.arange(0, head_width, 2, dtype=torch.float32, device=like.device)
-    places = torch.arange(length, dtype=torch.float32, device=like.device)
-    angles = torch.outer(places, theta ** (-channels / head_width)).repeat(1, 2)
+    half = places.to(torch.float32)[..., None] * theta ** (-channels / head_width)
+    angles = torch.cat((half, half), dim=-1)
     return angles.cos().to(like.dtype), angles.sin().to(like.dtype)
 
 
@@ -74,7 +89,21 @@ def alibi_bias(length: int, heads: int, like: Tensor) -> Tensor:
         [heads, T, T]: minus slope times distance for keys up to the query, minus infinity for later ones.
     """
     places = torch.arange(length, device=like.device)
-    distance = (places[:, None] - places[None, :]).to(torch.float32)
-    slopes = torch.tensor(alibi_slopes(heads), device=like.device)
-    bias = -slopes[:, None, None] * distance
-    return bias.masked_fill(distance < 0, -math.inf).to(like.dtype)
+    scores = alibi_scores(places, places, heads)
+    return scores.masked_fill(scores > 0, -math.inf).to(like.dtype)
+
+
+def alibi_scores(queries: Tensor, keys: Tensor, heads: int) -> Tensor:
+    """Return minus slope times distance, for queries and keys at any positions.
+
+    Args:
+        queries: positions, [..., T].
+        keys: positions, [..., K].
+        heads: attention heads.
+
+    Returns:
+        [..., heads, T, K], float32; above 0 for keys behind their query, which a causal mask has to hide.
+    """
+    distance = (queries[..., :, None] - keys[..., None, :]).to(torch.float32).unsqueeze(-3)
+    slopes = torch.tensor(alibi_slopes(heads), device=distance.device)
+    return -slopes[:, None, None] * distance
