@@ -17,10 +17,13 @@ except ModuleNotFoundError as _error:
         help='pip install "depthgraph[hf]"',
     ) from _error
 
+from depthgraph.hf.flops import RouteFlops, training_flops
 from depthgraph.hf.reroute import from_pretrained, reroute, restore
 
 __all__ = [
+    "RouteFlops",
     "from_pretrained",
     "reroute",
     "restore",
+    "training_flops",
 ]
