@@ -13,7 +13,8 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from depthgraph.errors import ConfigError, shown
 from depthgraph.hf.classes import routed_class
-from depthgraph.hf.settings import MODEL_TYPE, routed_config_class
+from depthgraph.hf.config_class import MODEL_TYPE
+from depthgraph.hf.settings import routed_config_class
 
 #: The auto classes that load a model with a route.
 AUTO_CLASSES: tuple[Any, ...] = (AutoModel, AutoModelForCausalLM, AutoModelForSequenceClassification)

@@ -9,10 +9,12 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from depthgraph.errors import CompileError
 from depthgraph.hf.auto import registered
-from depthgraph.hf.classes import install, routing_of, uninstall
+from depthgraph.hf.classes import install, uninstall
+from depthgraph.hf.config_class import Routed
 from depthgraph.hf.find import find_layers
+from depthgraph.hf.parts import routing_of
 from depthgraph.hf.routing import Routing
-from depthgraph.hf.settings import Routed, Settings, set_route
+from depthgraph.hf.settings import Settings, set_route
 from depthgraph.hf.slots import CachePolicy
 from depthgraph.route import Route
 from depthgraph.source import Source

@@ -92,6 +92,10 @@ class Routing:
         self._check_fresh()
         return self.body.at(**counts) if isinstance(self.body, DynamicModule) else self.body
 
+    def slots_at(self, counts: Mapping[str, int]) -> Slots:
+        """Return the slots of the cache that the route needs at some counts."""
+        return self.slots(self.at(counts).route)
+
     def slots(self, route: Route) -> Slots:
         """Return the slots of the cache that a route needs."""
         if route not in self._slots:

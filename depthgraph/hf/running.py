@@ -47,6 +47,7 @@ class Run:
         calls: what was noted, by layer from 0.
         hidden: what was handed to the last stand-in.
         output: what the body returned; None until the last stand-in was called.
+        has_cache: whether a cache was passed to the layers.
     """
 
     model: nn.Module
@@ -56,6 +57,7 @@ class Run:
     calls: list[Call] = field(default_factory=list)
     hidden: Any = None
     output: Any = None
+    has_cache: bool = False
 
     @property
     def depth(self) -> int:
@@ -86,9 +88,10 @@ class Run:
     def _finished(self, hidden: Tensor) -> Tensor:
         for cache in self._caches():
             give_slots(cache, self.slots)
+            self.has_cache = True
         self.output = self.body(hidden, self)
-        hidden = self.output[0] if isinstance(self.output, tuple) else self.output
-        return hidden  # type: ignore[no-any-return]
+        output: Tensor = self.output[0] if isinstance(self.output, tuple) else self.output
+        return output
 
     def _caches(self) -> Iterable[Cache]:
         call = self.calls[0]
@@ -106,13 +109,29 @@ class Run:
             layer: from 0.
             position: of the execution, from 0.
         """
-        call, slot, writes = self.calls[layer], self.slots.places[position], self.slots.writes[position]
+        call = self.calls[layer]
+        if not self.has_cache:
+            return call.args, call.named
+        slot, writes = self.slots.places[position], self.slots.writes[position]
         args = tuple([SlotView(value, slot, writes) if isinstance(value, Cache) else value for value in call.args])
         named = {
             name: SlotView(value, slot, writes) if isinstance(value, Cache) else value
             for name, value in call.named.items()
         }
         return args, named
+
+    def execute(self, module: nn.Module, layer: int, position: int, hidden: Tensor) -> Tensor:
+        """Run a layer as one execution, with what the model's loop passed to this layer.
+
+        Args:
+            module: the layer.
+            layer: its number, from 0.
+            position: of the execution, from 0.
+            hidden: [batch, tokens, width].
+        """
+        args, named = self.arguments(layer, position)
+        output = module(hidden, *args, **named)
+        return output[0] if isinstance(output, tuple) else output  # type: ignore[no-any-return]
 
 
 class TakesTupleError(Exception):
@@ -128,17 +147,20 @@ class StandIn:
     """What the model's loop calls instead of a layer. It has the layer's own attributes, which loops ask for."""
 
     def __init__(self, run: Run, index: int, layer: nn.Module) -> None:
-        self.__dict__.update({name: value for name, value in vars(layer).items() if not name.startswith("_")})
-        self.__dict__.update(layer._modules)
         self.run_of_route = run
         self.index_of_layer = index
+        self.layer_of_model = layer
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         """Note a call. The hidden state is the first argument, or goes by the name that layers give it."""
         if args:
             return self.run_of_route.noted(self.index_of_layer, args[0], Call(args[1:], named))
-        hidden = named.pop("hidden_states", None)
-        return self.run_of_route.noted(self.index_of_layer, hidden, Call((), named))
+        return self.run_of_route.noted(self.index_of_layer, named.pop("hidden_states"), Call((), named))
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "layer_of_model":  # while it is copied, before it has one
+            raise AttributeError(name)
+        return getattr(self.layer_of_model, name)
 
 
 class Step(nn.Module):
@@ -162,9 +184,7 @@ class Step(nn.Module):
             run: the forward that it is part of.
             position: of the execution, from 0.
         """
-        args, named = run.arguments(self.index, position)
-        output = self.layer(hidden, *args, **named)
-        return output[0] if isinstance(output, tuple) else output  # type: ignore[no-any-return]
+        return run.execute(self.layer, self.index, position, hidden)
 
 
 #: The forward that runs in this thread, which the model's list of layers asks for.

@@ -12,15 +12,13 @@ from typing import Any, get_args
 
 from depthgraph.errors import CompileError, ConfigError, shown
 from depthgraph.expand import expand
+from depthgraph.hf.config_class import Routed
 from depthgraph.hf.slots import CachePolicy
 from depthgraph.nn.compile import as_route
 from depthgraph.nn.recipe import Recipe
 from depthgraph.parser import parse
 from depthgraph.source import Source
 from depthgraph.syntax import RouteSpec
-
-#: What `config.json` calls a model with a route.
-MODEL_TYPE = "depthgraph_routed"
 
 
 @dataclass(frozen=True)
@@ -112,32 +110,6 @@ def checked_policy(kv_cache: str) -> CachePolicy:
     return kv_cache  # type: ignore[return-value]
 
 
-class Routed:
-    """What a routed config has beside its model's settings: the fields of `Settings`."""
-
-    route: str
-    loop_counts: dict[str, int] | None
-    route_bindings: dict[str, int] | None
-    kv_cache: str
-
-    def to_diff_dict(self) -> dict[str, Any]:
-        """Return what `config.json` says: the model's settings under a type that nothing else runs, and the route."""
-        found: dict[str, Any] = super().to_diff_dict()  # type: ignore[misc]
-        return {**found, "model_type": MODEL_TYPE, "base_model_type": type(self).model_type}  # type: ignore[attr-defined]
-
-    @classmethod
-    def from_dict(cls, config_dict: dict[str, Any], **named: Any) -> Any:
-        """Make a config; a route that is given by keyword comes without the counts of the one that is stored."""
-        kept = {name: value for name, value in config_dict.items() if name != "base_model_type"}
-        kept["model_type"] = cls.model_type  # type: ignore[attr-defined]
-        if "route" in named:
-            kept |= {"loop_counts": None, "route_bindings": None}
-        return super().from_dict(kept, **named)  # type: ignore[misc]
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        return _blank, (type(self).__mro__[2],), self.__dict__
-
-
 @functools.cache
 def routed_config_class(base: Any) -> Any:
     """Return a config class with a route, by the name of the class that it is made from."""
@@ -152,7 +124,12 @@ def routed_config_class(base: Any) -> Any:
     space: dict[str, Any] = {name: default for name, (_, default) in fields.items()}
     space |= {"__annotations__": {name: kind for name, (kind, _) in fields.items()}}
     space |= {"__module__": base.__module__, "__qualname__": base.__qualname__, "__doc__": base.__doc__}
+    space |= {"__reduce_ex__": _reduced, "_of_the_file": ("base_model_type", "auto_map")}
     return type(base.__name__, (Routed, base), space)
+
+
+def _reduced(config: Any, protocol: Any) -> Any:
+    return _blank, (type(config).__mro__[2],), config.__dict__
 
 
 def _blank(base: Any) -> Any:

@@ -1,0 +1,122 @@
+"""What the classes of a model with a route have, wherever the route comes from: compiled here, or written out.
+
+Like `slots` and `running`, this file asks for nothing of this package but errors and the modules of `mix` and `gate`:
+the three of them are written into folders that load without it (`standalone`).
+"""
+
+import functools
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from torch import nn
+from transformers.cache_utils import Cache
+
+from depthgraph.hf.running import CACHE_NAMES, Run, TakesTupleError, layers_or_stand_ins, run_route
+from depthgraph.hf.slots import Slots, give_slots
+from depthgraph.nn.weights import Gated, Mixer
+
+
+class AnyRouting(Protocol):
+    """What a model with a route knows of it."""
+
+    takes_tuple: bool
+
+    @property
+    def counts(self) -> tuple[str, ...]:
+        """The names of the loop counts that are chosen at every call."""
+
+    def run(self, counts: Mapping[str, int]) -> Run:
+        """Return a forward that is about to run."""
+
+    def slots_at(self, counts: Mapping[str, int]) -> Slots:
+        """Return the slots of the cache that the route needs."""
+
+
+class Part:
+    """What all these classes have: weights of the route start as the identity, also those that a checkpoint lacks."""
+
+    def _init_weights(self, module: nn.Module) -> None:
+        if isinstance(module, Mixer | Gated):
+            module.reset_parameters()
+        else:
+            super()._init_weights(module)  # type: ignore[misc]
+
+
+class OwnerPart(Part):
+    """The module with the list of layers: its forward runs them in the order of the route."""
+
+    _routing: Any
+    _base: Any
+
+    def _run(self, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        routing: AnyRouting = self._routing
+        counts = {name: named.pop(name) for name in routing.counts if name in named}
+        run = routing.run(counts)
+        chosen = named.get("output_hidden_states")
+        if isinstance(chosen, int | list | tuple) and not isinstance(chosen, bool):
+            named["output_hidden_states"] = _from_the_front(chosen, len(run.slots.places) + 1)
+        forward = functools.partial(self._base.forward, self)
+        try:
+            return run_route(run, forward, args, named)
+        except TakesTupleError:
+            routing.takes_tuple = True
+            return run_route(routing.run(counts), forward, args, named)
+
+
+class TopPart(Part):
+    """The model that a user holds: it generates with its route."""
+
+    @property
+    def routing(self) -> Any:
+        """The route, over the layers."""
+        return routing_of(self)  # type: ignore[arg-type]
+
+    def _validate_model_kwargs(self, model_kwargs: dict[str, Any]) -> None:
+        counts = self.routing.counts
+        super()._validate_model_kwargs(  # type: ignore[misc]
+            {name: value for name, value in model_kwargs.items() if name not in counts}
+        )
+
+    def _prepare_cache_for_generation(self, generation_config: Any, model_kwargs: dict[str, Any], *rest: Any) -> Any:
+        found = super()._prepare_cache_for_generation(generation_config, model_kwargs, *rest)  # type: ignore[misc]
+        routing: AnyRouting = self.routing
+        slots = routing.slots_at({name: model_kwargs[name] for name in routing.counts if name in model_kwargs})
+        for name in CACHE_NAMES & model_kwargs.keys():
+            if isinstance(model_kwargs[name], Cache):
+                give_slots(model_kwargs[name], slots)
+        return found
+
+
+def _from_the_front(chosen: Any, count: int) -> list[int]:
+    """Return indexes of hidden states from the front; a route has one more of them than executions."""
+    indexes = [chosen] if isinstance(chosen, int) else list(chosen)
+    return [index + count if -count <= index < 0 else index for index in indexes]
+
+
+def list_property(name: str) -> property:
+    """Return what a model's list of layers is under a route."""
+
+    def layers(self: nn.Module) -> Any:
+        return layers_or_stand_ins(self, name)
+
+    return property(layers, doc="The N layers; during a forward, their stand-ins.")
+
+
+def forward_of(base: Any) -> Any:
+    """Return the forward of an owner, with the name and the signature of that of the model's own class."""
+
+    @functools.wraps(base.forward)
+    def forward(self: OwnerPart, *args: Any, **named: Any) -> Any:
+        return self._run(args, named)
+
+    return forward
+
+
+def routing_of(model: nn.Module, *default: Any) -> Any:
+    """Return the route of a model, or of the one inside a wrapper; the default where there is none."""
+    found = [part._routing for part in model.modules() if isinstance(part, OwnerPart) and "_routing" in vars(part)]
+    if found:
+        return found[0]
+    if default:
+        return default[0]
+    raise LookupError("a model without a route")
