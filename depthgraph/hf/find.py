@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from depthgraph.errors import CompileError
 
@@ -63,9 +63,17 @@ def find_layers(model: nn.Module) -> Layers:
         raise unroutable(model, message, "dg.compile takes any list of layers")
     [(path, name, modules)] = found
     owner = model.get_submodule(path)
-    if len(set(map(id, modules))) != N:
-        raise unroutable(model, "one module stands at several places of its list of layers", "give each its own place")
+    _check_apart(model, modules)
     return Layers(owner, path, name, modules)
+
+
+def _check_apart(model: nn.Module, modules: tuple[nn.Module, ...]) -> None:
+    if len(set(map(id, modules))) != len(modules):
+        raise unroutable(model, "one module stands at several places of its list of layers", "give each its own place")
+    kept = next((name for layer in modules for part in layer.modules() for name in _states(part)), None)
+    if kept is not None:
+        message = f"its layers keep the states of the past themselves (`{kept}`), where all visits would share them"
+        raise unroutable(model, message, "re-route a model that keeps them in its cache")
 
 
 def _lists(model: nn.Module, N: int) -> Iterator[tuple[str, str, tuple[nn.Module, ...]]]:
@@ -73,6 +81,13 @@ def _lists(model: nn.Module, N: int) -> Iterator[tuple[str, str, tuple[nn.Module
         for name, child in module.named_children():
             if isinstance(child, nn.ModuleList) and len(child) == N and type(module).forward is not nn.Module.forward:
                 yield path, name, tuple(child)
+
+
+def _states(part: nn.Module) -> Iterator[str]:
+    """Yield the attributes in which a module keeps what it saw, as recurrent layers do that were written before caches."""
+    for name, value in vars(part).items():
+        if name.endswith(("_state", "_states")) and (value is None or isinstance(value, Tensor)):
+            yield name
 
 
 def unroutable(model: nn.Module, reason: str, help: str) -> CompileError:

@@ -7,6 +7,7 @@ reads and writes its own slot.
 """
 
 import copy
+import functools
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -128,10 +129,16 @@ class SlotView(Cache):
         """The slots, of which every index means this execution's."""
         return _OneSlot(self.whole.layers, self.slot)
 
+    def __len__(self) -> int:
+        return len(self.whole)
+
     def __getattr__(self, name: str) -> Any:
         if name == "whole":  # while it is copied or loaded, before it has one
             raise AttributeError(name)
-        return getattr(self.whole, name)
+        found = getattr(self.whole, name)
+        if inspect.ismethod(found) and "layer_idx" in inspect.signature(found).parameters:  # a model's own kind of cache
+            return functools.partial(_at_the_slot(name, found.__func__), self)
+        return found
 
 
 @dataclass(frozen=True)
