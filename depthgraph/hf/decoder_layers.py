@@ -160,7 +160,8 @@ def layer_inputs(
         return {"mask": mask}
     if places is None:
         places = following(cache, hidden)
-    cos, sin = rotary_at(places, config.decoder_config.head_width, config.rope_theta, hidden)
+    head_width = config.hidden_size // config.num_attention_heads
+    cos, sin = rotary_at(places, head_width, config.rope_theta, hidden)
     return {"mask": mask, "rotary": (cos.unsqueeze(1), sin.unsqueeze(1))}
 
 
@@ -226,10 +227,11 @@ def _alibi_mask(
     device = hidden.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
     scores = alibi_scores(queries, keys, config.num_attention_heads).to(dtype)
-    if mask.dtype is torch.bool:
-        scores = scores.masked_fill(~mask, -math.inf)
+    least = torch.finfo(dtype).min
+    if mask.dtype is torch.bool:  # torch's own attention gives 0 where a row of the mask hides all; a softmax gives nan
+        scores = scores.masked_fill(~mask, -math.inf if config._attn_implementation == "sdpa" else least)
     else:
-        scores = (scores + mask).clamp(min=torch.finfo(dtype).min)
+        scores = (scores + mask).clamp(min=least)
     # torch picks its kernel by the dimensions of the mask: with three it is the plain decoder's, to the last bit
     square = cache is None or mask.shape[-1] == mask.shape[-2]
     return scores[0] if alone and square else scores
