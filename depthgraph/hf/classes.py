@@ -14,8 +14,8 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from depthgraph.hf.find import Layers, find_layers
-from depthgraph.hf.parts import OwnerPart, Part, TopPart, forward_of, list_property, routing_of
-from depthgraph.hf.routing import WEIGHTS, Routing
+from depthgraph.hf.parts import WEIGHTS, OwnerPart, Part, TopPart, forward_of, list_property, routing_of
+from depthgraph.hf.routing import Routing
 from depthgraph.hf.settings import Settings, routed_config_class, set_route, unset_route
 from depthgraph.route import Route
 

@@ -15,6 +15,9 @@ from depthgraph.hf.running import CACHE_NAMES, Run, TakesTupleError, layers_or_s
 from depthgraph.hf.slots import Slots, give_slots
 from depthgraph.nn.weights import Gated, Mixer
 
+#: Where the model keeps the weights of the route itself: `model.depthgraph.mix_1.weight`.
+WEIGHTS = "depthgraph"
+
 
 class AnyRouting(Protocol):
     """What a model with a route knows of it."""

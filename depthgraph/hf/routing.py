@@ -8,6 +8,7 @@ from torch import nn
 from depthgraph.errors import CompileError
 from depthgraph.expand import route_from_text
 from depthgraph.hf.find import Layers
+from depthgraph.hf.parts import WEIGHTS
 from depthgraph.hf.running import Run, Step
 from depthgraph.hf.settings import Settings
 from depthgraph.hf.slots import Slots
@@ -17,9 +18,6 @@ from depthgraph.nn.module import RoutedModule
 from depthgraph.nn.weights import name_of, weighted
 from depthgraph.operations import Execution
 from depthgraph.route import Route
-
-#: Where the model keeps the weights of the route itself: `model.depthgraph.mix_1.weight`.
-WEIGHTS = "depthgraph"
 
 
 class Routing:

@@ -9,9 +9,9 @@ So nothing is known here of any architecture. What has to hold is that a model g
 the layer before it returned; a stand-in sees whether it is handed what its neighbour handed on, and refuses otherwise.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor, nn
 from transformers.cache_utils import Cache
@@ -19,9 +19,6 @@ from transformers.utils.output_capturing import CompileableContextVar
 
 from depthgraph.errors import CompileError
 from depthgraph.hf.slots import Slots, SlotView, give_slots
-
-if TYPE_CHECKING:
-    from depthgraph.nn.module import RoutedModule
 
 #: The names under which models pass their cache to their layers.
 CACHE_NAMES = frozenset({"cache", "past_key_values", "past_key_value", "layer_past"})
@@ -51,7 +48,7 @@ class Run:
     """
 
     model: nn.Module
-    body: "RoutedModule"
+    body: Callable[[Any, Any], Any]
     slots: Slots
     takes_tuple: bool
     calls: list[Call] = field(default_factory=list)
