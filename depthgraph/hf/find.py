@@ -56,7 +56,9 @@ def find_layers(model: nn.Module) -> Layers:
     N = getattr(config, "num_hidden_layers", None)
     if not isinstance(N, int):
         raise unroutable(model, "its config says no `num_hidden_layers`", "dg.compile takes any list of layers")
-    found = list(_lists(model, N))
+    every = list(_lists(model, N))
+    inside = tuple(f"{path}.{name}.".lstrip(".") for path, name, _ in every)
+    found = [each for each in every if not f"{each[0]}.".startswith(inside)]
     if len(found) != 1:
         names = ", ".join(f"`{'.'.join(filter(None, (path, name)))}`" for path, name, _ in found) or "no list"
         message = f"its {N} layers are to be in one list of modules; found {names}"
@@ -84,7 +86,7 @@ def _lists(model: nn.Module, N: int) -> Iterator[tuple[str, str, tuple[nn.Module
 
 
 def _states(part: nn.Module) -> Iterator[str]:
-    """Yield the attributes in which a module keeps what it saw, as recurrent layers do that were written before caches."""
+    """Yield the attributes in which a module keeps what it saw, as recurrent layers from before caches do."""
     for name, value in vars(part).items():
         if name.endswith(("_state", "_states")) and (value is None or isinstance(value, Tensor)):
             yield name

@@ -70,9 +70,7 @@ class Run:
         if index == 1 and not self.takes_tuple and _is_first_of(hidden, self.hidden):
             raise TakesTupleError
         if index != len(self.calls) or (index and hidden is not self.hidden):
-            message = f"{type(self.model).__name__} does more than hand the hidden state from layer {index} to the next"
-            help = "a route can only order layers that are called one after the other, each with what the last returned"
-            raise CompileError("unroutable-model", message, help=help)
+            raise _between(self, f"layer {index + 1} is handed something else")
         if self.takes_tuple and call.named.get("output_attentions"):
             message = f"{type(self.model).__name__} collects the attentions of its layers, of which a route has more"
             raise CompileError("unroutable-model", message, help="leave `output_attentions` out")
@@ -128,7 +126,7 @@ class Run:
         """
         args, named = self.arguments(layer, position)
         output = module(hidden, *args, **named)
-        return output[0] if isinstance(output, tuple) else output  # type: ignore[no-any-return]
+        return output[0] if isinstance(output, tuple | list) else output  # type: ignore[no-any-return]
 
 
 class TakesTupleError(Exception):
@@ -211,6 +209,13 @@ class StandIns(list[StandIn]):
         return found
 
 
+def _between(run: Run, what: str) -> CompileError:
+    """Return the error for a model whose loop does something between layers."""
+    message = f"{type(run.model).__name__} does more than hand the hidden state from layer {len(run.calls)} to the next"
+    help = "a route can only order layers that are called one after the other, each with what the last returned"
+    return CompileError("unroutable-model", f"{message}: {what}", help=help)
+
+
 def run_route(run: Run, forward: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
     """Call a model's forward under a route.
 
@@ -225,6 +230,12 @@ def run_route(run: Run, forward: Any, args: tuple[Any, ...], named: dict[str, An
     token = running.set(run)
     try:
         outputs = forward(*args, **named)
+    except (CompileError, TakesTupleError):
+        raise
+    except Exception as error:
+        if not 0 < len(run.calls) < run.depth:
+            raise
+        raise _between(run, f"there it raised {type(error).__name__}: {error}") from error
     finally:
         running.reset(token)
     if run.output is None:

@@ -136,7 +136,8 @@ class SlotView(Cache):
         if name == "whole":  # while it is copied or loaded, before it has one
             raise AttributeError(name)
         found = getattr(self.whole, name)
-        if inspect.ismethod(found) and "layer_idx" in inspect.signature(found).parameters:  # a model's own kind of cache
+        if inspect.ismethod(found) and "layer_idx" in inspect.signature(found).parameters:
+            # of a model's own kind of cache
             return functools.partial(_at_the_slot(name, found.__func__), self)
         return found
 
