@@ -26,7 +26,8 @@ def registered(base: Any) -> Any:
     for auto in AUTO_CLASSES:
         if base in auto._model_mapping and routed not in auto._model_mapping._extra_content:
             model = auto._model_mapping[base]
-            auto.register(routed, routed_class(model, None, True), exist_ok=True)
+            # not by auto.register, which wants a class for each config: some models share theirs with Llama
+            auto._model_mapping.register(routed, routed_class(model, None, True), exist_ok=True)
     return routed
 
 
