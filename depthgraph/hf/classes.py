@@ -14,7 +14,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from depthgraph.hf.find import Layers, find_layers
-from depthgraph.hf.parts import WEIGHTS, OwnerPart, Part, TopPart, forward_of, list_property, routing_of
+from depthgraph.hf.parts import WEIGHTS, OwnerPart, Part, TopPart, forward_of, list_property, routing_of, top_forward_of
 from depthgraph.hf.routing import Routing
 from depthgraph.hf.settings import Settings, routed_config_class, set_route, unset_route
 from depthgraph.route import Route
@@ -90,7 +90,9 @@ def routed_class(base: Any, list_name: str | None, is_top: bool) -> Any:
     space |= {"__module__": base.__module__, "__qualname__": base.__qualname__, "__doc__": base.__doc__}
     if is_top and base.config_class is not None:
         space["config_class"] = routed_config_class(base.config_class)
-    if list_name is not None:
+    if list_name is None:
+        space["forward"] = top_forward_of(base)
+    else:
         parts.append(RoutedOwner)
         space |= {list_name: list_property(list_name), "forward": forward_of(base)}
     return type(base.__name__, (*parts, base), space)

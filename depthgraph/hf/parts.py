@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from torch import nn
 from transformers.cache_utils import Cache
 
-from depthgraph.hf.running import CACHE_NAMES, Run, TakesTupleError, layers_or_stand_ins, run_route
+from depthgraph.hf.running import CACHE_NAMES, Run, TakesTupleError, layers_or_stand_ins, run_route, waiting, with_exits
 from depthgraph.hf.slots import Slots, give_slots
 from depthgraph.nn.weights import Gated, Mixer
 
@@ -111,6 +111,22 @@ def forward_of(base: Any) -> Any:
     @functools.wraps(base.forward)
     def forward(self: OwnerPart, *args: Any, **named: Any) -> Any:
         return self._run(args, named)
+
+    return forward
+
+
+def top_forward_of(base: Any) -> Any:
+    """Return the forward of a model that has the owner inside it: its own, with hidden states at exits."""
+
+    @functools.wraps(base.forward)
+    def forward(self: TopPart, *args: Any, **named: Any) -> Any:
+        found: list[Any] = []
+        token = waiting.set(found)
+        try:
+            outputs = base.forward(self, *args, **named)
+        finally:
+            waiting.reset(token)
+        return with_exits(outputs, found[-1]) if found else outputs
 
     return forward
 

@@ -56,11 +56,6 @@ class Run:
     output: Any = None
     has_cache: bool = False
 
-    @property
-    def depth(self) -> int:
-        """N, how many layers the model's loop has to call."""
-        return self.slots.parameter_depth
-
     def noted(self, index: int, hidden: Any, call: Call) -> Any:
         """Note what layer `index`, from 0, is called with, and return what the loop goes on with.
 
@@ -76,7 +71,7 @@ class Run:
             raise CompileError("unroutable-model", message, help="leave `output_attentions` out")
         self.calls.append(call)
         self.hidden = hidden
-        if len(self.calls) == self.depth:
+        if index + 1 == self.slots.parameter_depth:
             hidden = self._finished(hidden)
         return (hidden,) if self.takes_tuple else hidden
 
@@ -186,6 +181,10 @@ class Step(nn.Module):
 running: Any = CompileableContextVar("route_run")
 
 
+#: Where the forward of a model that has the one with the layers inside it waits for the hidden states at exits.
+waiting: Any = CompileableContextVar("route_exits")
+
+
 def layers_or_stand_ins(model: nn.Module, name: str) -> Any:
     """Return a model's list of layers; while it runs under a route, their stand-ins."""
     layers: Any = model._modules[name]
@@ -239,14 +238,23 @@ def run_route(run: Run, forward: Any, args: tuple[Any, ...], named: dict[str, An
     finally:
         running.reset(token)
     if run.output is None:
-        message = f"{type(run.model).__name__} called {len(run.calls)} of its {run.depth} layers"
+        message = f"{type(run.model).__name__} called {len(run.calls)} of its {run.slots.parameter_depth} layers"
         raise CompileError("unroutable-model", message, help="a route runs where a model calls all of its layers")
     states = getattr(outputs, "hidden_states", None)
     if states is not None and len(states) > 1 and states[0] is states[1]:
         message = f"{type(run.model).__name__} collects hidden states in its own loop, where layers only stand in"
         raise CompileError("unroutable-model", message, help="leave `output_hidden_states` out")
-    if isinstance(run.output, tuple):
-        if isinstance(outputs, tuple):
-            return (*outputs, run.output[1])
-        outputs["exit_hidden_states"] = run.output[1]
+    if not isinstance(run.output, tuple):
+        return outputs
+    found = waiting.get()
+    if found is not None:
+        found.append(run.output[1])
+    return with_exits(outputs, run.output[1])
+
+
+def with_exits(outputs: Any, exits: tuple[Tensor, ...]) -> Any:
+    """Return what a model returns, with the hidden states at exits, each [batch, tokens, width]."""
+    if isinstance(outputs, tuple):
+        return (*outputs, exits)
+    outputs["exit_hidden_states"] = exits
     return outputs
