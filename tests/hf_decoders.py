@@ -5,6 +5,7 @@ from typing import Any
 import torch
 
 from depthgraph.decoder_config import DecoderConfig
+from depthgraph.hf.decoder_layers import CACHE
 from depthgraph.hf.decoder_model import DepthGraphConfig, DepthGraphForCausalLM
 from depthgraph.nn import Decoder
 
@@ -57,3 +58,8 @@ def batch(*lengths: int, seed: int = 1) -> dict[str, torch.Tensor]:
 def places_of(mask: torch.Tensor) -> torch.Tensor:
     """Return the positions that `generate` gives to padded rows."""
     return (mask.cumsum(-1) - 1).clamp(min=0)
+
+
+def cache_of(output: Any) -> Any:
+    """Return the cache of an output, which transformers renamed in 5.24."""
+    return getattr(output, CACHE)

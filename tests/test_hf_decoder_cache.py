@@ -6,13 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 pytest.importorskip("transformers")
+from hf_decoders import FLOW, POSITIONS, ROUTE, batch, cache_of, places_of, plain, small
 from transformers import DynamicCache, StaticCache
 from transformers.generation import GenerationConfig
 
 from depthgraph.errors import CompileError, ConfigError
 from depthgraph.hf.decoder_model import DepthGraphForCausalLM
 
-from hf_decoders import FLOW, POSITIONS, ROUTE, batch, places_of, plain, small
 from strategies import flow_routes
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -63,11 +63,11 @@ def test_every_row_of_a_padded_batch_in_pieces_is_the_row_alone_and_whole(route,
 def test_the_positions_matter_to_these_tests(positions):
     """A shift by one of what stands in the cache changes the logits by far more than the tests above allow."""
     model, tokens = small(positions=positions), batch(8)["input_ids"]
-    first = model(tokens[:, :7], use_cache=True).cache
+    first = cache_of(model(tokens[:, :7], use_cache=True))
     right = model(tokens[:, 7:], cache=first).logits
     first.crop(-1)
     if positions in ("rope", "learned"):
-        first = model(tokens[:, :7], position_ids=torch.arange(7)[None] + 1).cache
+        first = cache_of(model(tokens[:, :7], position_ids=torch.arange(7)[None] + 1))
         wrong = model(tokens[:, 7:], cache=first, position_ids=torch.tensor([[7]])).logits
     else:  # those two see no position ids: here a token is missing
         first.crop(-1)
@@ -138,7 +138,7 @@ def test_a_static_cache_has_a_slot_for_every_execution(positions):
 @positions
 def test_a_cropped_cache_goes_on_as_if_the_tokens_had_not_been(positions):
     model, tokens = small(positions=positions), batch(9)["input_ids"]
-    cache = model(torch.cat([tokens[:, :5], tokens[:, :3]], 1)).cache
+    cache = cache_of(model(torch.cat([tokens[:, :5], tokens[:, :3]], 1)))
     cache.crop(-3)
     assert {layer.get_seq_length() for layer in cache.layers} == {5}
     found = model(tokens[:, 5:], cache=cache).logits
@@ -213,18 +213,17 @@ def test_generate_takes_the_counts_of_loops(r, how):
     found = model.generate(**told, max_new_tokens=6, r=r, return_dict_in_generate=True, **how)
     fixed = small(route=f"1 (2 3)x{r} 4")
     assert torch.equal(found.sequences, fixed.generate(**told, max_new_tokens=6, **how))
-    cache = found.past_key_values if hasattr(found, "past_key_values") else found.cache
-    assert len(cache.layers) == 2 + 2 * r
+    assert len(cache_of(found).layers) == 2 + 2 * r
 
 
 @pytest.mark.filterwarnings("ignore:the model runs with r=")
 def test_a_cache_of_another_count_or_of_layers_is_refused():
     model, tokens = small(**COUNTED), batch(6)["input_ids"]
-    cache = model(tokens, r=3).cache
+    cache = cache_of(model(tokens, r=3))
     with pytest.raises(CompileError, match="the cache has 8 slots") as caught:
         model(tokens[:, :1], cache=cache)
     assert caught.value.code == "cache-mismatch"
-    filled = small(route="...")(tokens).cache
+    filled = cache_of(small(route="...")(tokens))
     with pytest.raises(CompileError) as caught:
         model(tokens[:, :1], cache=filled)
     assert caught.value.code == "cache-mismatch"
@@ -232,7 +231,7 @@ def test_a_cache_of_another_count_or_of_layers_is_refused():
 
 def test_the_cache_has_its_older_name_too_but_is_given_once():
     model, tokens = small(), batch(6)["input_ids"]
-    cache = model(tokens[:, :5]).cache
+    cache = cache_of(model(tokens[:, :5]))
     found = model(tokens[:, 5:], past_key_values=cache).logits
     torch.testing.assert_close(found, model(tokens, use_cache=False).logits[:, 5:], **CLOSE)
     with pytest.raises(CompileError, match="given twice"):
@@ -241,14 +240,14 @@ def test_the_cache_has_its_older_name_too_but_is_given_once():
 
 def test_no_cache_is_filled_where_a_gradient_is_asked_for():
     model, told = small(), batch(6)
-    assert model(**told).cache is not None
+    assert cache_of(model(**told)) is not None
     model.train()
-    assert model(**told).cache is None
-    assert model(**told, use_cache=True).cache is not None
+    assert cache_of(model(**told)) is None
+    assert cache_of(model(**told, use_cache=True)) is not None
     with torch.no_grad():
-        assert model(**told).cache is not None
+        assert cache_of(model(**told)) is not None
     model.config.use_cache = False
-    assert model.eval()(**told).cache is None
+    assert cache_of(model.eval()(**told)) is None
 
 
 def test_continuous_batching_is_refused():
