@@ -40,7 +40,6 @@ class Routing:
         self.options = dict(options)
         self.takes_tuple = False
         self.has_warned = False
-        self._slots: dict[Route, Slots] = {}
         self._build(layers.modules)
 
     def _build(self, modules: tuple[nn.Module, ...]) -> None:
@@ -92,13 +91,12 @@ class Routing:
 
     def slots_at(self, counts: Mapping[str, int]) -> Slots:
         """Return the slots of the cache that the route needs at some counts."""
-        return self.slots(self.at(counts).route)
+        return self._slots(self.at(counts))
 
-    def slots(self, route: Route) -> Slots:
-        """Return the slots of the cache that a route needs."""
-        if route not in self._slots:
-            self._slots[route] = Slots.of(route.path, route.parameter_depth, self.settings.kv_cache)
-        return self._slots[route]
+    def _slots(self, body: RoutedModule) -> Slots:
+        if "slots" not in body.meta:
+            body.meta["slots"] = Slots.of(body.route.path, body.route.parameter_depth, self.settings.kv_cache)
+        return body.meta["slots"]  # type: ignore[no-any-return]
 
     def run(self, counts: Mapping[str, int]) -> Run:
         """Return a forward that is about to run.
@@ -108,13 +106,16 @@ class Routing:
         """
         self._check_config()
         body = self.at(counts)
-        return Run(self.layers.owner, body, self.slots(body.route), self.takes_tuple)
+        return Run(self.layers.owner, body, self._slots(body), self.takes_tuple)
 
     def _check_config(self) -> None:
-        config, said = self.config, self.settings
-        if (config.route, config.kv_cache, config.loop_counts or None) != (said.route, said.kv_cache, said.counts):
-            now = f"`{config.route}` ({config.kv_cache})"
-            message = f"the config says {now}, and the model runs `{said.route}` ({said.kv_cache})"
+        config, said = vars(self.config), self.settings  # configs look every name up in a table first
+        now = config["route"], config["kv_cache"], config["loop_counts"] or None
+        if now != (said.route, said.kv_cache, said.counts):
+            counts = "".join(f", {name}={count}" for name, count in (now[2] or {}).items())
+            message = (
+                f"the config says `{now[0]}` ({now[1]}{counts}), and the model runs `{said.route}` ({said.kv_cache})"
+            )
             raise CompileError("route-mismatch", message, help="dg.hf.reroute(model, route) changes both")
 
     def _check_fresh(self) -> None:
