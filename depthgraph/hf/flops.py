@@ -24,8 +24,8 @@ from depthgraph.nn.signature import unwrapped
 if TYPE_CHECKING:
     from transformers import Trainer
 
-#: What says which tokens see which: data, that changes no count, and whose values models look at.
-DATA = frozenset({"attention_mask", "position_ids"})
+#: Arguments that change no count, and whose values models look at: which tokens see which, and what divides the loss.
+DATA = frozenset({"attention_mask", "position_ids", "num_items_in_batch", "use_cache"})
 
 #: What the total so far is called in the Trainer's log.
 LOGGED = "route_flops"
@@ -83,6 +83,8 @@ def _twin(model: nn.Module) -> nn.Module:
         if hasattr(part, "warn_if_padding_and_no_attention_mask"):  # it looks for padding among the tokens
             vars(part)["warn_if_padding_and_no_attention_mask"] = lambda *ids: None
         config: Any = getattr(part, "config", None)
+        if hasattr(config, "use_cache"):
+            config.use_cache = True  # without a cache, models look in the positions for sequences packed into one
         if getattr(config, "_experts_implementation", None) is not None:
             config._experts_implementation = "batched_mm"  # as many products, of sizes that no data decide
     return twin
@@ -194,7 +196,7 @@ def _key(model: nn.Module, args: tuple[Any, ...], named: Mapping[str, Any]) -> H
     batch = [
         (name, (value.shape, value.dtype) if isinstance(value, Tensor) else repr(value))
         for name, value in (*enumerate(args), *named.items())
-        if name != "num_items_in_batch"  # by which the loss is divided: another number for every batch
+        if name not in DATA
     ]
     trained = tuple(parameter.requires_grad for parameter in model.parameters())
     return repr(None if routing is None else routing.settings), repr(batch), trained
