@@ -232,7 +232,7 @@ def run_route(run: Run, forward: Any, args: tuple[Any, ...], named: dict[str, An
     except (CompileError, TakesTupleError):
         raise
     except Exception as error:
-        if not 0 < len(run.calls) < run.depth:
+        if not 0 < len(run.calls) < run.slots.parameter_depth:
             raise
         raise _between(run, f"there it raised {type(error).__name__}: {error}") from error
     finally:
