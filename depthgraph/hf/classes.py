@@ -6,6 +6,7 @@ original.
 """
 
 import functools
+import types
 import warnings
 from collections.abc import Mapping
 from typing import Any
@@ -13,11 +14,15 @@ from typing import Any
 from torch import nn
 from transformers import PreTrainedModel
 
-from depthgraph.hf.find import Layers, find_layers
+from depthgraph.errors import shown
+from depthgraph.hf.find import Layers, find_layers, unroutable
 from depthgraph.hf.parts import WEIGHTS, OwnerPart, Part, TopPart, forward_of, list_property, routing_of, top_forward_of
 from depthgraph.hf.routing import Routing
 from depthgraph.hf.settings import Settings, routed_config_class, set_route, unset_route
 from depthgraph.route import Route
+
+#: Where a module's bound forward may stand on the object itself.
+FORWARDS = ("forward", "_old_forward")
 
 
 class RoutedPart(Part):
@@ -118,13 +123,41 @@ def install(model: PreTrainedModel, settings: Settings, options: Mapping[str, An
     layers = find_layers(model) if before is None else _as_now(before.layers)
     config = model.config
     width = {"width": config.get_text_config(decoder=True).hidden_size}
-    routing = Routing(layers, config, settings, {**width, **options})
     owner: Any = layers.owner
+    check_forward(model, owner)
+    routing = Routing(layers, config, settings, {**width, **options})
     set_route(config, settings)
     if owner is not model:
-        model.__class__ = routed_class(base_class(model), None, True)
-    owner.__class__ = routed_class(base_class(owner), layers.name, owner is model)
+        _change_class(model, routed_class(base_class(model), None, True))
+    _change_class(owner, routed_class(base_class(owner), layers.name, owner is model))
     owner.__dict__["_routing"] = routing
+
+
+def check_forward(model: nn.Module, owner: nn.Module) -> None:
+    """Refuse an owner whose forward was replaced on the object, past which no class could get.
+
+    accelerate does that too, and keeps what it replaced as `_old_forward`: that one is bound anew.
+
+    Raises:
+        CompileError: `unroutable-model`.
+    """
+    if "forward" in vars(owner) and not any(_is_own(owner, name, type(owner).forward) for name in FORWARDS):
+        reason = f"the forward of its {type(owner).__name__} was replaced by {shown(vars(owner)['forward'])}"
+        raise unroutable(model, reason, "re-route it before it is wrapped")
+
+
+def _change_class(module: Any, kind: Any) -> None:
+    """Give a module another class, and bind its forward anew where accelerate keeps a bound one."""
+    before = type(module).forward
+    module.__class__ = kind
+    for name in FORWARDS:
+        if _is_own(module, name, before):
+            module.__dict__[name] = types.MethodType(kind.forward, module)
+
+
+def _is_own(module: nn.Module, name: str, forward: Any) -> bool:
+    bound = vars(module).get(name)
+    return isinstance(bound, types.MethodType) and bound.__self__ is module and bound.__func__ is forward
 
 
 def _as_now(layers: Layers) -> Layers:
@@ -138,5 +171,5 @@ def uninstall(model: PreTrainedModel) -> None:
     owner._modules.pop(WEIGHTS, None)
     del owner.__dict__["_routing"]
     for module in (owner, model):
-        module.__class__ = base_class(module)
+        _change_class(module, base_class(module))
     unset_route(model.config)
