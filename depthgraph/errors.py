@@ -219,6 +219,7 @@ KINDS: dict[str, str] = {
     "unroutable-model": "a model whose layers cannot run in another order",
     "cache-mismatch": "a KV cache whose slots are not those of the route",
     "route-mismatch": "a config that says another route than the model runs",
+    "cannot-unroll": "a model that no plain model with copied layers equals",
     # cost
     "cannot-count": "a layer that cannot be counted without data",
     "wrong-size": "a batch, a length or an example that is no size, or not the same",
@@ -244,6 +245,7 @@ KINDS: dict[str, str] = {
     "missing-file": "a file that is not there",
     "wrong-usage": "a command called in a way that it does not take",
     "existing-run": "a run folder that already has a run",
+    "existing-files": "a new folder that has files already",
     "not-finite": "a loss or a gradient that is not a finite number",
     "checkpoint-mismatch": "a checkpoint that does not fit",
     "missing-package": "an optional package that is not installed",

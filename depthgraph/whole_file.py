@@ -1,6 +1,7 @@
-"""Files that appear whole or not at all: written beside their place, then moved there."""
+"""Files and folders that appear whole or not at all: written beside their place, then moved there."""
 
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from errno import EISDIR
@@ -47,3 +48,25 @@ def write_whole(target: Path, content: bytes, kind: type[DepthGraphError]) -> No
             aside.replace(target)
         finally:
             aside.unlink(missing_ok=True)
+
+
+@contextmanager
+def whole_folder(target: Path, kind: type[DepthGraphError]) -> Iterator[Path]:
+    """Give a new folder to write to, which becomes `target` at the end; after an error nothing is left of it.
+
+    Raises:
+        DepthGraphError: of the caller's kind: `missing-file`, it cannot be written; `existing-files`, it is a file, or
+            a folder with something in it.
+    """
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        message = f"{str(target)!r} exists already, and nothing is written over"
+        raise kind("existing-files", message, help="name a new folder, or an empty one")
+    with refusals(target, kind):
+        aside = target.with_name(f".{target.name}.{os.getpid()}.part")
+        aside.mkdir(parents=True)
+    try:
+        yield aside
+        with refusals(target, kind):
+            aside.replace(target)  # over an empty folder too
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)

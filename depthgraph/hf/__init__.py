@@ -19,11 +19,13 @@ except ModuleNotFoundError as _error:
 
 from depthgraph.hf.flops import RouteFlops, training_flops
 from depthgraph.hf.reroute import from_pretrained, reroute, restore
+from depthgraph.hf.standalone import save_standalone
 
 __all__ = [
     "RouteFlops",
     "from_pretrained",
     "reroute",
     "restore",
+    "save_standalone",
     "training_flops",
 ]

@@ -109,7 +109,7 @@ class WrittenTop(TopPart):
     """The model that a user holds: it is built with the route that is written for it."""
 
     written: Written
-    owner_class: Any
+    owner_class: Any = None  # for the module with the list of layers, where that is another one
 
     def __init__(self, config: Any, *inputs: Any, **named: Any) -> None:
         """Build the model, and put the route over its layers.
@@ -129,5 +129,6 @@ class WrittenTop(TopPart):
             for name, module in own.items():
                 holder.add_module(name, module)
             owner.add_module(WEIGHTS, holder)
-        owner.__class__ = self.owner_class
+        if self.owner_class is not None:
+            owner.__class__ = self.owner_class
         owner.__dict__["_routing"] = WrittenRouting(self.written, owner, config)
