@@ -20,6 +20,7 @@ except ModuleNotFoundError as _error:
 from depthgraph.hf.flops import RouteFlops, training_flops
 from depthgraph.hf.reroute import from_pretrained, reroute, restore
 from depthgraph.hf.standalone import save_standalone
+from depthgraph.hf.unrolled import save_unrolled, unroll
 
 __all__ = [
     "RouteFlops",
@@ -27,5 +28,7 @@ __all__ = [
     "reroute",
     "restore",
     "save_standalone",
+    "save_unrolled",
     "training_flops",
+    "unroll",
 ]
