@@ -4,8 +4,9 @@ import json
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch.utils.flop_counter import FlopCounterMode
-from transformers import AutoModelForCausalLM, LlamaForCausalLM, Trainer, TrainerCallback, TrainingArguments
+from transformers import AutoModelForCausalLM, Trainer, TrainerCallback, TrainingArguments
 
 import depthgraph as dg
 from depthgraph.errors import CostError
@@ -170,16 +171,15 @@ def test_loss_and_gradients_equal_those_of_the_unrolled_model_to_the_last_bit():
         assert torch.equal(parameter.grad, twin.grad), name
 
 
-def test_a_checkpoint_is_loaded_with_its_route_and_by_the_plain_class_without(tmp_path, caplog):
+def test_a_checkpoint_is_loaded_with_its_route_and_its_weights_are_those_of_the_plain_model(tmp_path):
     run = trainer(make(), tmp_path)
     run.train()
     folder, ids = tmp_path / f"checkpoint-{STEPS}", rows(1)[0]["input_ids"][None]
     model = run.model.eval()
     routed = [dg.hf.from_pretrained(folder), AutoModelForCausalLM.from_pretrained(folder)]
     assert all(torch.equal(each(ids).logits, model(ids).logits) for each in routed)
-    plain, info = LlamaForCausalLM.from_pretrained(folder, output_loading_info=True)
-    assert not info["missing_keys"]
-    assert not info["unexpected_keys"]
+    plain = tiny("llama", seed=1)
+    plain.load_state_dict(load_file(folder / "model.safetensors"), strict=True)
     assert torch.equal(plain(ids).logits, dg.hf.restore(model)(ids).logits)
 
 
@@ -277,7 +277,7 @@ def test_checkpointing_and_wrappers_change_no_flops():
     found = dg.hf.training_flops(model, ids, labels=ids)
     model.gradient_checkpointing_enable()
     assert dg.hf.training_flops(model, ids, labels=ids) == found
-    assert dg.hf.training_flops(torch.compile(model), input_ids=ids, labels=ids) == found
+    assert dg.hf.training_flops(torch.compile(model, backend="eager"), input_ids=ids, labels=ids) == found
     assert model.model.layers[0].gradient_checkpointing
 
 
