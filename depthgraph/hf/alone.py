@@ -76,7 +76,7 @@ class WrittenRouting:
         self.written = written
         self.owner = owner
         self.config = config
-        self.slots = Slots.of(written.path, written.parameter_depth, config.kv_cache)
+        self.slots = Slots.of(written.path, written.parameter_depth, config.kv_cache, written.route)
         self.policy = config.kv_cache
         self.takes_tuple = False
 

@@ -25,6 +25,7 @@ from depthgraph.nn.decoder import Attention, DecoderLayer
 from depthgraph.nn.dynamic import DynamicModule
 from depthgraph.nn.module import RoutedModule
 from depthgraph.nn.positions import Rotary, alibi_scores, rotary_at
+from depthgraph.operations import Execution
 
 #: What this transformers calls the cache: `past_key_values` until 5.23, `cache` since.
 CACHE: str = "cache" if "cache" in inspect.signature(create_causal_mask).parameters else "past_key_values"
@@ -112,8 +113,7 @@ class DepthGraphLayer(GradientCheckpointingLayer, DecoderLayer):
 def compile_layers(config: DepthGraphConfig) -> RoutedModule | DynamicModule:
     """Compile the config's route over fresh layers; every execution is bound to its slot of the cache."""
     layers = [DepthGraphLayer(config) for _ in range(config.num_hidden_layers)]
-    options: dict[str, Any] = {"width": config.hidden_size, "returns": "tensor"}
-    options["per_execution"] = lambda execution: {"slot": execution.position - 1}
+    options: dict[str, Any] = {"width": config.hidden_size, "returns": "tensor", "per_execution": _slot_of}
     if config.loop_counts is None:
         return compile(config.default_route, layers, **options)
     return compile(
@@ -126,10 +126,15 @@ def compile_layers(config: DepthGraphConfig) -> RoutedModule | DynamicModule:
     )
 
 
+def _slot_of(execution: Execution) -> dict[str, int]:
+    return {"slot": execution.position - 1}
+
+
 def slots_of(body: RoutedModule) -> Slots:
     """Return the slots of a route, which are found once."""
     if "slots" not in body.meta:
-        body.meta["slots"] = Slots.of(body.route.path, body.route.parameter_depth)
+        route = body.route
+        body.meta["slots"] = Slots.of(route.path, route.parameter_depth, route=str(route))
     return cast(Slots, body.meta["slots"])
 
 

@@ -57,6 +57,11 @@ def reroute(
         CompileError: `unroutable-model`, with the reason; `not-a-route`, `loop-count`.
         ConfigError: `invalid-config` for an unknown `kv_cache`.
     """
+    if backprop_last is not None and dynamic is None:
+        message = "`backprop_last` is for loop counts at run time, and `dynamic` names none"
+        raise CompileError(
+            "loop-count", message, help='write `stopgrad` in the route, or name the count: dynamic={"r": 4}'
+        )
     inner = unwrapped(model)
     before = routing_of(inner, None)
     layers = before.layers if before is not None else find_layers(inner)

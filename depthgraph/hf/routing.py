@@ -95,7 +95,8 @@ class Routing:
 
     def _slots(self, body: RoutedModule) -> Slots:
         if "slots" not in body.meta:
-            body.meta["slots"] = Slots.of(body.route.path, body.route.parameter_depth, self.settings.kv_cache)
+            route = body.route
+            body.meta["slots"] = Slots.of(route.path, route.parameter_depth, self.settings.kv_cache, str(route))
         return body.meta["slots"]  # type: ignore[no-any-return]
 
     def run(self, counts: Mapping[str, int]) -> Run:

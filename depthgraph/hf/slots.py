@@ -21,8 +21,8 @@ from depthgraph.errors import CompileError
 #: Which executions share a slot: none do, or all visits of a layer do.
 CachePolicy = Literal["per_execution", "last_visit"]
 
-#: The attribute of a cache that says for which layers its slots are.
-MARK = "_slots_of_layers"
+#: The attribute of a cache that says which route its slots are for.
+MARK = "_slots_of_route"
 
 
 @dataclass(frozen=True)
@@ -34,15 +34,19 @@ class Slots:
         places: for each execution, by position, its slot, from 0.
         writes: for each execution whether it writes to its slot; the others only read what is there.
         parameter_depth: N, how many entries a cache has that was made for the model without a route.
+        route: its text. What another one left in a cache is not what this one would have.
     """
 
     layers: tuple[int, ...]
     places: tuple[int, ...]
     writes: tuple[bool, ...]
     parameter_depth: int
+    route: str = ""
 
     @classmethod
-    def of(cls, path: tuple[int, ...], parameter_depth: int, policy: CachePolicy = "per_execution") -> "Slots":
+    def of(
+        cls, path: tuple[int, ...], parameter_depth: int, policy: CachePolicy = "per_execution", route: str = ""
+    ) -> "Slots":
         """Return the slots of a path, the layers in the order of their executions.
 
         Examples:
@@ -54,11 +58,27 @@ class Slots:
         """
         E = len(path)
         if policy == "per_execution":
-            return cls(path, tuple(range(E)), (True,) * E, parameter_depth)
+            return cls(path, tuple(range(E)), (True,) * E, parameter_depth, route)
         layers = tuple(sorted(set(path)))
         last = {layer: position for position, layer in enumerate(path)}
         writes = tuple(last[layer] == position for position, layer in enumerate(path))
-        return cls(layers, tuple(layers.index(layer) for layer in path), writes, parameter_depth)
+        return cls(layers, tuple(layers.index(layer) for layer in path), writes, parameter_depth, route)
+
+    @property
+    def mark(self) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
+        """What a cache with these slots is marked with."""
+        return self.route, self.layers, self.places
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the model without a route fills a cache with the same: it runs 1 … N, and nothing else."""
+        N = self.parameter_depth
+        return self.is_one_a_layer and self.places == tuple(range(N)) and self.route in ("", "1", f"1..{N}")
+
+    @property
+    def is_one_a_layer(self) -> bool:
+        """Whether the slots are what the cache of the model without a route has."""
+        return self.layers == tuple(range(1, self.parameter_depth + 1))
 
 
 def give_slots(cache: Cache, slots: Slots) -> None:
@@ -72,26 +92,28 @@ def give_slots(cache: Cache, slots: Slots) -> None:
         CompileError: `cache-mismatch`: it was filled without these slots, or has another number of layers.
     """
     marked = getattr(cache, MARK, None)
-    if marked == slots.layers:
+    if marked == slots.mark:
         return
     if isinstance(cache, EncoderDecoderCache):
-        raise CompileError(
-            "cache-mismatch", "a cache for an encoder and a decoder is given", help="give a DynamicCache"
-        )
+        message = "the cache is one for an encoder and a decoder"
+        raise CompileError("cache-mismatch", message, help="give a DynamicCache")
     found, N, E = len(cache.layers), slots.parameter_depth, len(slots.layers)
-    if marked is not None or (found not in (0, N) and found != E):
-        of = "another route, or another loop count" if marked is not None else "another number of layers"
-        message = (
-            f"the cache has {found} slots, for {of}; this route needs {E}, one for each execution that has its own"
-        )
-        raise CompileError("cache-mismatch", message, help="start with a new cache, or with none")
-    if found == N and slots.layers != tuple(range(1, N + 1)):
-        if not any(_is_filled(layer) for layer in cache.layers):
+    if marked is not None:
+        of = f"`{marked[0]}`" if marked[0] and marked[0] != slots.route else "another route, or another loop count"
+        raise _mismatch(f"has {found} slots, of {of}", E)
+    if found not in (0, N, E):
+        raise _mismatch(f"has {found} slots, of a model with as many layers", E)
+    if found == N and not slots.is_plain:
+        if any(_is_filled(layer) for layer in cache.layers):
+            raise _mismatch(f"was filled without the route, and has {N} slots, one for each layer", E)
+        if not slots.is_one_a_layer:
             cache.layers = [copy.deepcopy(cache.layers[layer - 1]) for layer in slots.layers]
-        elif N != E:
-            message = f"the cache was filled without the route: it has {N} slots, one a layer, and the route needs {E}"
-            raise CompileError("cache-mismatch", message, help="start with a new cache, or with none")
-    setattr(cache, MARK, slots.layers)
+    setattr(cache, MARK, slots.mark)
+
+
+def _mismatch(what: str, needed: int) -> CompileError:
+    message = f"the cache {what}; this route needs {needed} of its own, one for each execution that keeps its states"
+    return CompileError("cache-mismatch", message, help="start with a new cache, or with none")
 
 
 def _is_filled(layer: Any) -> bool:
