@@ -124,7 +124,7 @@ def routed_config_class(base: Any) -> Any:
     space: dict[str, Any] = {name: default for name, (_, default) in fields.items()}
     space |= {"__annotations__": {name: kind for name, (kind, _) in fields.items()}}
     space |= {"__module__": base.__module__, "__qualname__": base.__qualname__, "__doc__": base.__doc__}
-    space |= {"__reduce_ex__": _reduced, "_of_the_file": ("base_model_type", "auto_map")}
+    space |= {"__reduce_ex__": _reduced, "_of_the_file": (*Routed._of_the_file, "auto_map")}
     return type(base.__name__, (Routed, base), space)
 
 
@@ -152,3 +152,5 @@ def unset_route(config: Any) -> None:
     config.__class__ = type(config).__mro__[2]
     for name in ("route", "loop_counts", "route_bindings", "kv_cache"):
         config.__dict__.pop(name, None)
+    if config.architectures:
+        config.architectures = [name.removeprefix("Routed") for name in config.architectures]
