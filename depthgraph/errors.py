@@ -248,5 +248,6 @@ KINDS: dict[str, str] = {
     "existing-files": "a new folder that has files already",
     "not-finite": "a loss or a gradient that is not a finite number",
     "checkpoint-mismatch": "a checkpoint that does not fit",
+    "results-mismatch": "results of another model, text or setting",
     "missing-package": "an optional package that is not installed",
 }

@@ -9,6 +9,7 @@ from depthgraph.cli.check import check
 from depthgraph.cli.draw import draw
 from depthgraph.cli.explore import explore
 from depthgraph.cli.export import export
+from depthgraph.cli.hf import hf
 from depthgraph.cli.import_ import import_
 from depthgraph.cli.schemes import schemes
 from depthgraph.cli.show import show
@@ -27,6 +28,7 @@ app = typer.Typer(help=HELP, no_args_is_help=True, add_completion=True, pretty_e
 for command in (check, show, draw, schemes, explore, train, export):
     app.command()(command)
 app.command("import")(import_)
+app.add_typer(hf, name="hf")
 
 
 def version(value: bool) -> None:

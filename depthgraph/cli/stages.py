@@ -45,13 +45,14 @@ def summary(spec: RouteSpec, route: Route, width: int, *, ascii: bool = False) -
         ("reuse map", _cut(f"({', '.join(map(str, route.reuse_map))})")),
         ("path", _path(route)),
     ]
-    text = "\n".join(_row(title, value, width) for title, value in rows)
+    text = "\n".join(row(title, value, width) for title, value in rows)
     if route.execution_depth > LISTED:
         return f"{text}\n\n{route.execution_depth:,} executions are too many to draw here"
     return f"{text}\n\n{staircase_text(route, width=width, ascii=ascii)}"
 
 
-def _row(title: str, value: str, width: int) -> str:
+def row(title: str, value: str, width: int) -> str:
+    """Return a title and what stands behind it, wrapped to a width."""
     lines = textwrap.wrap(value, max(20, width - 12), break_on_hyphens=False) or [""]
     return f"{title:<12}" + f"\n{'':<12}".join(lines)
 

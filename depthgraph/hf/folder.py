@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 from transformers.utils import logging
 
 from depthgraph.errors import CompileError, ConfigError, DepthGraphError
@@ -112,6 +112,21 @@ class Folder:
         if self.settings is None:
             find_layers(model)
         return model
+
+    def tokenizer(self) -> Any:
+        """Load the tokenizer.
+
+        Raises:
+            ConfigError: `invalid-config`: there is none.
+        """
+        with _told(self.path), _quiet():
+            return AutoTokenizer.from_pretrained(self.path)
+
+    @property
+    def most_tokens(self) -> int | None:
+        """How long a sequence may be; None where the config says nothing."""
+        found = getattr(self.config.get_text_config(decoder=True), "max_position_embeddings", None)
+        return found if isinstance(found, int) and found > 0 else None
 
     def _plain(self, model: PreTrainedModel) -> PreTrainedModel:
         if routing_of(model, None) is not None:
