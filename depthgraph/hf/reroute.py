@@ -9,7 +9,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from depthgraph.errors import CompileError
 from depthgraph.hf.auto import registered
-from depthgraph.hf.classes import install, uninstall
+from depthgraph.hf.classes import RoutedTop, install, uninstall
 from depthgraph.hf.config_class import Routed
 from depthgraph.hf.find import find_layers
 from depthgraph.hf.parts import routing_of
@@ -71,13 +71,9 @@ def reroute(
     return model
 
 
-def unwrapped(model: nn.Module) -> PreTrainedModel:
-    """Return the Hugging Face model in a wrapper that has it as `module`, or is a compiled one."""
-    for name in ("module", "_orig_mod"):
-        if not isinstance(model, PreTrainedModel) and name in model._modules:
-            inner: Any = model._modules[name]
-            return unwrapped(inner)
-    return model
+def unwrapped(model: nn.Module) -> Any:
+    """Return the Hugging Face model in a wrapper, as data-parallel training, torch.compile and PEFT make them."""
+    return next((part for part in model.modules() if isinstance(part, PreTrainedModel)), model)
 
 
 def restore(model: M) -> M:
@@ -104,6 +100,20 @@ def routing_or_error(model: nn.Module) -> Routing:
         message = f"this {type(model).__name__} has no route"
         raise CompileError("no-compiled-route", message, help="dg.hf.reroute(model, route) gives it one")
     return routing  # type: ignore[no-any-return]
+
+
+def routed_top(model: nn.Module) -> Any:
+    """Return the model of transformers that has the route, out of its wrapper.
+
+    Raises:
+        CompileError: `no-compiled-route`: there is none, or in a part of the model only.
+    """
+    routing_or_error(model)
+    top = unwrapped(model)
+    if not isinstance(top, RoutedTop):
+        message = f"a {type(top).__name__} is given, and a model inside it has the route"
+        raise CompileError("no-compiled-route", message, help="give that model; of an adapter, `merge_and_unload()`")
+    return top
 
 
 def from_pretrained(
