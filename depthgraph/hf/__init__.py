@@ -17,13 +17,20 @@ except ModuleNotFoundError as _error:
         help='pip install "depthgraph[hf]"',
     ) from _error
 
+from depthgraph.hf.decoder_base import DepthGraphModel
+from depthgraph.hf.decoder_config import DepthGraphConfig
+from depthgraph.hf.decoder_model import DepthGraphForCausalLM, from_decoder
 from depthgraph.hf.flops import RouteFlops, training_flops
 from depthgraph.hf.reroute import from_pretrained, reroute, restore
 from depthgraph.hf.standalone import save_standalone
 from depthgraph.hf.unrolled import save_unrolled, unroll
 
 __all__ = [
+    "DepthGraphConfig",
+    "DepthGraphForCausalLM",
+    "DepthGraphModel",
     "RouteFlops",
+    "from_decoder",
     "from_pretrained",
     "reroute",
     "restore",

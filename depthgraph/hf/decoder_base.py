@@ -11,8 +11,8 @@ from transformers import PreTrainedModel
 from transformers import initialization as init
 from transformers.cache_utils import Cache, DynamicCache
 from transformers.modeling_outputs import BaseModelOutputWithPast
-from transformers.utils.generic import TransformersKwargs
-from transformers.utils.output_capturing import OutputRecorder, capture_outputs
+from transformers.utils.generic import TransformersKwargs, can_return_tuple
+from transformers.utils.output_capturing import OutputRecorder, capture_outputs, selected_hidden_states
 
 from depthgraph.errors import CompileError, ConfigError
 from depthgraph.hf.decoder_config import ROUTE_NAMES, DepthGraphConfig
@@ -34,7 +34,7 @@ from depthgraph.nn.module import RoutedModule
 from depthgraph.nn.weights import Gated, Mixer
 
 #: What else a forward takes by keyword.
-KEYWORDS = frozenset({"output_hidden_states", "output_attentions", "return_dict"})
+KEYWORDS = frozenset({"output_hidden_states", "output_attentions"})
 
 
 @dataclass
@@ -145,6 +145,7 @@ class DepthGraphModel(DepthGraphPreTrainedModel):
         """The N layers, each once."""
         return self.body.layers
 
+    @can_return_tuple  # type: ignore[untyped-decorator]
     def forward(
         self,
         input_ids: Tensor | None = None,
@@ -155,7 +156,7 @@ class DepthGraphModel(DepthGraphPreTrainedModel):
         use_cache: bool | None = None,
         past_key_values: Cache | None = None,
         **others: Any,
-    ) -> Any:
+    ) -> DepthGraphModelOutput:
         """Run the route.
 
         Args:
@@ -179,13 +180,13 @@ class DepthGraphModel(DepthGraphPreTrainedModel):
         self._check_keywords(named)
         if cache is not None and past_key_values is not None:
             raise CompileError("cache-mismatch", "the cache is given twice, as `cache` and as `past_key_values`")
-        depth = body.route.execution_depth
-        chosen = named.get("output_hidden_states")
-        if isinstance(chosen, int | list | tuple) and not isinstance(chosen, bool):
-            indexes = [chosen] if isinstance(chosen, int) else chosen
-            named["output_hidden_states"] = [index + depth + 1 if index < 0 else index for index in indexes]
         filled = self._cache_of(body, past_key_values if cache is None else cache, use_cache)
-        return self._run(body, input_ids, attention_mask, position_ids, filled, inputs_embeds, **named)
+        chosen = selected_hidden_states(named.get("output_hidden_states"))
+        if chosen is not None:  # transformers knows how many there are at the trained counts, and not at others
+            named["output_hidden_states"] = True
+        named["return_dict"] = True
+        found = self._run(body, input_ids, attention_mask, position_ids, filled, inputs_embeds, **named)
+        return found if chosen is None else _with_chosen(found, chosen)
 
     @capture_outputs  # type: ignore[untyped-decorator]
     def _run(
@@ -232,15 +233,17 @@ class DepthGraphModel(DepthGraphPreTrainedModel):
     def _body_of(self, counts: Mapping[str, Any]) -> RoutedModule:
         if not isinstance(self.body, DynamicModule):
             return self.body
+        body = self.body.at(**counts)
         trained = self.config.loop_counts or {}
-        other = {name: count for name, count in counts.items() if count != trained[name]}
+        other = [
+            f"{name}={count}, and it was trained with {trained[name]}"
+            for name, count in counts.items()
+            if count != trained[name]
+        ]
         if other and not self._has_warned:
             self._has_warned = True
-            said = ", ".join(
-                f"{name}={count}, and it was trained with {trained[name]}" for name, count in other.items()
-            )
-            warnings.warn(f"the model runs with {said}; this is said once", UserWarning, stacklevel=4)
-        return self.body.at(**counts)
+            warnings.warn(f"the model runs with {', '.join(other)}; this is said once", UserWarning, stacklevel=2)
+        return body
 
     def _check_keywords(self, named: Mapping[str, Any]) -> None:
         for name, value in named.items():
@@ -270,6 +273,14 @@ class DepthGraphModel(DepthGraphPreTrainedModel):
         if cache is not None:
             give_slots(cache, slots_of(body))
         return cache
+
+
+def _with_chosen(output: DepthGraphModelOutput, chosen: list[int]) -> DepthGraphModelOutput:
+    """Return an output with the chosen hidden states, and None in the places of others."""
+    states = output["hidden_states"]
+    kept = {index % len(states) for index in chosen if -len(states) <= index < len(states)}
+    output["hidden_states"] = tuple(state if place in kept else None for place, state in enumerate(states))
+    return output
 
 
 def _told(config: DepthGraphConfig) -> tuple[Any, ...]:

@@ -109,6 +109,7 @@ class DepthGraphForCausalLM(DepthGraphPreTrainedModel, GenerationMixin):
             ConfigError: as `DepthGraphModel`.
         """
         of_loss = {name: others.pop(name) for name in LOSS_KEYWORDS if name in others}
+        others["return_dict"] = True
         found = self.model(
             input_ids, attention_mask, position_ids, cache, inputs_embeds, use_cache, past_key_values, **others
         )
@@ -179,16 +180,16 @@ def from_decoder(decoder: Decoder, **settings: Any) -> DepthGraphForCausalLM:
         name = next(type(layer).__name__ for layer in body.layers if type(layer) is not DecoderLayer)
         message = f"the decoder has layers of your own, `{name}`, and a config can say the reference decoder's only"
         raise ConfigError("invalid-config", message, help="wrap it in a PreTrainedModel of your own")
+    first = body.first if isinstance(body, DynamicModule) else body
+    if any("conditions" in node.meta for node in first.graph.nodes):
+        message = "the decoder's executions have parts of their own, and a config has no place for conditioning"
+        raise ConfigError("invalid-config", message, help="wrap it in a PreTrainedModel of your own")
     settings = {**_route_settings(body), **settings}
     config = DepthGraphConfig.from_decoder_config(decoder.config, **settings)
     with torch.device("meta"):
         model = DepthGraphForCausalLM(config)
-    stored = decoder.state_dict()
-    strange = sorted(stored.keys() ^ model.model.state_dict().keys())
-    if strange:
-        message = f"the decoder has weights that a config cannot say, or lacks some: `{strange[0]}`"
-        raise ConfigError("invalid-config", message, help="conditioning has no place in the config")
-    model.model.load_state_dict({name: tensor.clone() for name, tensor in stored.items()}, assign=True)
+    stored = {name: tensor.clone() for name, tensor in decoder.state_dict().items()}
+    model.model.load_state_dict(stored, assign=True)
     for name, parameter in decoder.named_parameters():
         model.model.get_parameter(name).requires_grad_(parameter.requires_grad)
     model.tie_weights()
