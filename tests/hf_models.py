@@ -100,7 +100,7 @@ def unrolled(model: Any, path: tuple[int, ...]) -> Any:
         if isinstance(value, list | tuple) and len(value) == depth:
             setattr(config, name, [value[layer - 1] for layer in path])
     config.num_hidden_layers = len(path)
-    large = type(model)(config).eval()
+    large = type(model)(config).eval().to(model.dtype)
     state, prefix = model.state_dict(), layers_of(model)[0]
     copied = {name: value for name, value in state.items() if not name.startswith(prefix)}
     for place, layer in enumerate(path):
@@ -109,7 +109,7 @@ def unrolled(model: Any, path: tuple[int, ...]) -> Any:
             f"{prefix}{place}.{name.removeprefix(start)}": state[name] for name in state if name.startswith(start)
         }
     large.load_state_dict(copied)
-    return large.to(model.dtype)
+    return large
 
 
 def layers_of(model: Any) -> tuple[str, Any]:
