@@ -9,13 +9,14 @@ repeating i..j is layers i..N from the state behind j, leaving i..j out is layer
 same operations on the same numbers: losses equal those of the whole routes to the last bit.
 """
 
+import functools
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from depthgraph.errors import ConfigError
@@ -24,6 +25,7 @@ from depthgraph.hf.evaluate import Report, window_losses
 from depthgraph.hf.parts import routing_of
 from depthgraph.hf.reroute import reroute, restore
 from depthgraph.hf.results import Results
+from depthgraph.hf.running import Run
 from depthgraph.hf.windows import Windows
 from depthgraph.route import Route
 
@@ -84,28 +86,32 @@ def _block(N: int, kind: Kind, i: int, j: int) -> Block:
     return Block(i, j, route_from_text(f"{before} drop({i}..{j}) {after}", N=N), behind=i - 1, then=j + 1)
 
 
-class _Body(nn.Module):
-    """Stands for the compiled route inside a model: begins with another state, and keeps the exits.
+@dataclass
+class _Start:
+    """What a model's forward runs instead of its compiled route: the same from another state, whose exits it keeps.
 
     Attributes:
-        body: the compiled route; None runs no layer.
-        route: its route.
-        start: the state that it begins with instead of the one that it is given.
+        routing: of the model.
+        is_empty: whether no layer runs.
+        state: that it begins with instead of the one that it is given.
         exits: of its last run.
     """
 
-    def __init__(self, body: Any) -> None:
-        super().__init__()
-        self.body = body
-        self.route = body.route
-        self.is_empty = False
-        self.start: Tensor | None = None
-        self.exits: tuple[Tensor, ...] = ()
+    routing: Any
+    is_empty: bool
+    state: Tensor | None = None
+    exits: tuple[Tensor, ...] = ()
 
-    def forward(self, hidden: Tensor, run: Any) -> Tensor:
+    def run(self, counts: Mapping[str, int]) -> Run:
+        """Return a forward that is about to run, as the routing does."""
+        found: Run = type(self.routing).run(self.routing, counts)
+        return replace(found, body=functools.partial(self.body, found.body))
+
+    def body(self, compiled: Callable[[Any, Any], Any], hidden: Tensor, run: Run) -> Tensor:
+        """Run the compiled route."""
         # a copy, for a layer may change in place what it is given
-        hidden = hidden if self.start is None else self.start.clone()
-        output = hidden if self.is_empty else self.body(hidden, run)
+        hidden = hidden if self.state is None else self.state.clone()
+        output = hidden if self.is_empty else compiled(hidden, run)
         if isinstance(output, tuple):
             output, self.exits = output
         return output
@@ -156,7 +162,7 @@ def _batch(
     results: Results,
     report: Report | None,
 ) -> None:
-    def done(route: str, body: _Body) -> None:
+    def done(route: str) -> None:
         start = time.perf_counter()
         losses = window_losses(model, windows, *span)
         new = max(0, span[1] - max(span[0], results.count(route)))
@@ -166,23 +172,24 @@ def _batch(
 
     N = plain.parameter_depth
     wanted = {block.behind for block in left} - {0}
-    body = _placed(model, " ".join(f"{layer} exit" if layer in wanted else f"{layer}" for layer in range(1, N + 1)), N)
-    done(plain.text, body)
-    states = dict(zip(sorted(wanted), body.exits, strict=True))
+    exits = " ".join(f"{layer} exit" if layer in wanted else f"{layer}" for layer in range(1, N + 1))
+    begun = _start(model, exits, N)
+    done(plain.text)
+    states = dict(zip(sorted(wanted), begun.exits, strict=True))
     by_start = defaultdict(list)
     for block in left:
         by_start[block.then].append(block)
     for then, same in sorted(by_start.items()):
-        body = _placed(model, f"drop(1..{then - 1}) {then}..N" if 1 < then <= N else "1..N", N)
-        body.is_empty = then > N
+        begun = _start(model, f"drop(1..{then - 1}) {then}..N" if 1 < then <= N else "1..N", N, is_empty=then > N)
         for block in same:
-            body.start = states.get(block.behind)
-            done(block.route.text, body)
+            begun.state = states.get(block.behind)
+            done(block.route.text)
         results.save()
 
 
-def _placed(model: PreTrainedModel, text: str, N: int) -> _Body:
-    """Put the model under a route, with our body around the compiled one."""
+def _start(model: PreTrainedModel, text: str, N: int, *, is_empty: bool = False) -> _Start:
+    """Put the model under a route, and return what can begin it from another state."""
     routing = routing_of(reroute(model, route_from_text(text, N=N)))
-    routing.body = body = _Body(routing.body)
-    return body
+    begun = _Start(routing, is_empty)
+    routing.run = begun.run
+    return begun
