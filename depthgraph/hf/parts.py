@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from torch import nn
 from transformers.cache_utils import Cache
 
+from depthgraph.errors import CompileError
 from depthgraph.hf.running import CACHE_NAMES, Run, TakesTupleError, layers_or_stand_ins, run_route, waiting, with_exits
 from depthgraph.hf.slots import Slots, give_slots
 from depthgraph.nn.weights import Gated, Mixer
@@ -88,6 +89,21 @@ class TopPart(Part):
             if isinstance(model_kwargs[name], Cache):
                 give_slots(model_kwargs[name], slots)
         return found
+
+    def _get_candidate_generator(self, generation_config: Any, *args: Any, **named: Any) -> Any:
+        if generation_config.assistant_early_exit is not None:
+            message = "`assistant_early_exit` runs the first layers only, and a route says itself which layers run"
+            raise CompileError("unroutable-model", message, help="give a model with a shorter route as the assistant")
+        return super()._get_candidate_generator(generation_config, *args, **named)  # type: ignore[misc]
+
+    def init_continuous_batching(self, *args: Any, **named: Any) -> Any:
+        """Refuse continuous batching.
+
+        Raises:
+            CompileError: `cache-mismatch`; without it, requests would fail one by one in a thread of their own.
+        """
+        message = "continuous batching keeps keys and values in a paged cache with one entry for each layer"
+        raise CompileError("cache-mismatch", message, help="generate in batches: model.generate(ids, attention_mask=…)")
 
 
 def _from_the_front(chosen: Any, count: int) -> list[int]:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from transformers.cache_utils import Cache
 from transformers.utils.output_capturing import CompileableContextVar
@@ -43,6 +44,7 @@ class Run:
         takes_tuple: whether the model's loop takes the hidden state out of a tuple.
         calls: what was noted, by layer from 0.
         hidden: what was handed to the last stand-in.
+        version: how often the hidden state had been written to when the first stand-in was handed it.
         output: what the body returned; None until the last stand-in was called.
         has_cache: whether a cache was passed to the layers.
     """
@@ -53,6 +55,7 @@ class Run:
     takes_tuple: bool
     calls: list[Call] = field(default_factory=list)
     hidden: Any = None
+    version: int = 0
     output: Any = None
     has_cache: bool = False
 
@@ -69,9 +72,13 @@ class Run:
         if self.takes_tuple and call.named.get("output_attentions"):
             message = f"{type(self.model).__name__} collects the attentions of its layers, of which a route has more"
             raise CompileError("unroutable-model", message, help="leave `output_attentions` out")
+        if index == 0:
+            self.version = _version(hidden)
         self.calls.append(call)
         self.hidden = hidden
         if index + 1 == self.slots.parameter_depth:
+            if _version(hidden) != self.version:
+                raise _between(self, "it was changed in place on its way through the layers")
             hidden = self._finished(hidden)
         return (hidden,) if self.takes_tuple else hidden
 
@@ -131,6 +138,11 @@ class TakesTupleError(Exception):
 def _is_first_of(found: Any, hidden: Any) -> bool:
     """Return whether a tensor is element 0 of a batch, which is what `outputs[0]` makes of one that is no tuple."""
     return isinstance(found, Tensor) and found.ndim == hidden.ndim - 1 and found.shape == hidden.shape[1:]
+
+
+def _version(hidden: Tensor) -> int:
+    """Return how often a tensor was written to; 0 where that is not counted: in inference mode, by compilers."""
+    return 0 if torch.compiler.is_compiling() or hidden.is_inference() else hidden._version
 
 
 class StandIn:
