@@ -17,6 +17,7 @@ except ModuleNotFoundError as _error:
         help='pip install "depthgraph[hf]"',
     ) from _error
 
+from depthgraph.hf.card import model_card, save_card
 from depthgraph.hf.decoder_base import DepthGraphModel
 from depthgraph.hf.decoder_config import DepthGraphConfig
 from depthgraph.hf.decoder_model import DepthGraphForCausalLM, from_decoder
@@ -24,6 +25,7 @@ from depthgraph.hf.flops import RouteFlops, training_flops
 from depthgraph.hf.reroute import from_pretrained, reroute, restore
 from depthgraph.hf.standalone import save_standalone
 from depthgraph.hf.unrolled import save_unrolled, unroll
+from depthgraph.hf.unused import unused_parameters
 
 __all__ = [
     "DepthGraphConfig",
@@ -32,10 +34,13 @@ __all__ = [
     "RouteFlops",
     "from_decoder",
     "from_pretrained",
+    "model_card",
     "reroute",
     "restore",
+    "save_card",
     "save_standalone",
     "save_unrolled",
     "training_flops",
     "unroll",
+    "unused_parameters",
 ]

@@ -4,9 +4,8 @@ The Trainer's own figure, `total_flos`, is 6 · tokens · parameters. It counts 
 runs it, and leaves attention out.
 """
 
-import inspect
 import warnings
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,18 +13,13 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from transformers.trainer_callback import ExportableState, TrainerCallback
 
-from depthgraph.errors import CostError, DepthGraphError
+from depthgraph.errors import CostError
+from depthgraph.hf.meta import DATA, on_meta
 from depthgraph.hf.parts import routing_of
 from depthgraph.nn.count import count_call
-from depthgraph.nn.meta import copy_without_data
-from depthgraph.nn.meter import first_line
-from depthgraph.nn.signature import unwrapped
 
 if TYPE_CHECKING:
     from transformers import Trainer
-
-#: Arguments that change no count, and whose values models look at: which tokens see which, and what divides the loss.
-DATA = frozenset({"attention_mask", "position_ids", "num_items_in_batch", "use_cache"})
 
 #: What the total so far is called in the Trainer's log.
 LOGGED = "route_flops"
@@ -47,56 +41,12 @@ def training_flops(model: nn.Module, *args: Any, **named: Any) -> int:
     Raises:
         CostError: `cannot-count` if it does not run without data.
     """
-    model = unwrapped(model)
-    try:
-        twin = _twin(model)
-        (args, named), _ = copy_without_data(_given(model, args, named))
-        counted = count_call(lambda: _end_of(twin(*args, **named)), (), (), fused=False)
-    except DepthGraphError:
-        raise
-    except Exception as error:  # a model may do anything
-        raise CostError(
-            "cannot-count",
-            f"{type(model).__name__} does not run without data: {first_line(error)}",
-            help="dg.cost counts the layers alone; RouteFlops trains on, and logs no figure",
-        ) from error
-    return counted.forward.total + counted.backward.total
+    return on_meta(model, args, named, _counted)
 
 
-def _given(model: nn.Module, args: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the arguments of a call by name where they have one, without those of DATA."""
-    signature = inspect.signature(model.forward)
-    kinds = {parameter.kind: name for name, parameter in signature.parameters.items()}
-    found = dict(signature.bind(*args, **named).arguments)
-    rest = found.pop(kinds.get(inspect.Parameter.VAR_POSITIONAL, ""), ())
-    found |= found.pop(kinds.get(inspect.Parameter.VAR_KEYWORD, ""), {})
-    return rest, {name: value for name, value in found.items() if name not in DATA}
-
-
-def _twin(model: nn.Module) -> nn.Module:
-    """Return a copy without data, which does nothing that needs data and nothing twice."""
-    twin, _ = copy_without_data(model)
-    for part in twin.modules():
-        vars(part).pop("forward", None)  # accelerate wraps it, around the original
-        if hasattr(part, "gradient_checkpointing"):
-            vars(part)["gradient_checkpointing"] = False
-        if hasattr(part, "warn_if_padding_and_no_attention_mask"):  # it looks for padding among the tokens
-            vars(part)["warn_if_padding_and_no_attention_mask"] = lambda *ids: None
-        config: Any = getattr(part, "config", None)
-        if hasattr(config, "use_cache"):
-            config.use_cache = True  # without a cache, models look in the positions for sequences packed into one
-        if getattr(config, "_experts_implementation", None) is not None:
-            config._experts_implementation = "batched_mm"  # as many products, of sizes that no data decide
-    return twin
-
-
-def _end_of(output: Any) -> Tensor:
-    """Return what backward starts from: the loss, or the first tensor where the caller computes it."""
-    loss = output.get("loss") if isinstance(output, Mapping) else None
-    if loss is not None:
-        return loss  # type: ignore[no-any-return]
-    values = output.values() if isinstance(output, Mapping) else output
-    return output if isinstance(output, Tensor) else next(value for value in values if isinstance(value, Tensor))
+def _counted(twin: nn.Module, run: Callable[[], Tensor]) -> int:
+    found = count_call(run, (), (), fused=False)
+    return found.forward.total + found.backward.total
 
 
 class RouteFlops(TrainerCallback, ExportableState):

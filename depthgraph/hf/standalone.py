@@ -1,17 +1,23 @@
 """Folders with a model, its route and the code that runs it: they load where this package is not installed."""
 
+import copy
 import json
 import os
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 from transformers.models.auto import modeling_auto
 
 from depthgraph import __version__
 from depthgraph.errors import CompileError, ConfigError
-from depthgraph.hf.classes import RoutedTop
-from depthgraph.hf.reroute import routing_or_error, unwrapped
+from depthgraph.hf.card import save_card
+from depthgraph.hf.find import unroutable
+from depthgraph.hf.parts import WEIGHTS
+from depthgraph.hf.reroute import routed_top, routing_or_error
+from depthgraph.hf.routing import Routing
+from depthgraph.hf.settings import unset_route
 from depthgraph.hf.written import CODE, RUNTIME, model_code, runtime_code
 from depthgraph.route import Route
 from depthgraph.whole_file import whole_folder
@@ -45,6 +51,7 @@ def save_standalone(model: nn.Module, folder: str | os.PathLike[str], *, tokeniz
         message = f"the model has no loop count {', '.join(f'`{name}`' for name in counts)}"
         raise CompileError("loop-count", message, help="its route is fixed: leave the counts out")
     route = routing.at(counts).route
+    check_weights(top, routing)
     code, config_name, name = model_code(top, routing, route, __version__)
     classes = {"AutoConfig": config_name, **dict.fromkeys(auto_classes(top), name)}
     with whole_folder(Path(folder), ConfigError) as aside:
@@ -54,6 +61,7 @@ def save_standalone(model: nn.Module, folder: str | os.PathLike[str], *, tokeniz
         _rewrite_config(aside / "config.json", route, name, {auto: f"{CODE}.{each}" for auto, each in classes.items()})
         (aside / f"{CODE}.py").write_text(code, encoding="utf-8")
         (aside / f"{RUNTIME}.py").write_text(runtime_code(__version__), encoding="utf-8")
+        save_card(top, aside, saved="standalone", place=Path(folder).name, **counts)
     return Path(folder)
 
 
@@ -64,18 +72,22 @@ def _rewrite_config(file: Path, route: Route, name: str, auto_map: dict[str, str
     file.write_text(json.dumps(said, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
-def routed_top(model: nn.Module) -> Any:
-    """Return the model of transformers that has the route, out of its wrapper.
+def check_weights(model: Any, routing: Routing) -> None:
+    """Refuse a model whose weights are not those of its class, as one with adapters in it: they would not load.
 
     Raises:
-        CompileError: `no-compiled-route`: there is none, or in a part of the model only.
+        CompileError: `unroutable-model`.
     """
-    routing_or_error(model)
-    top = unwrapped(model)
-    if not isinstance(top, RoutedTop):
-        message = f"a {type(top).__name__} is given, and a model inside it has the route"
-        raise CompileError("no-compiled-route", message, help="give that model; of an adapter, `merge_and_unload()`")
-    return top
+    config = copy.deepcopy(model.config)
+    unset_route(config)
+    with torch.device("meta"):
+        plain = model._base(config)
+    own = ".".join(filter(None, (routing.layers.path, WEIGHTS))) + "."
+    found = {name for name in model.state_dict() if not name.startswith(own)}
+    others = sorted(found ^ set(plain.state_dict()))
+    if others:
+        reason = f"its weights have other names than those of its class, among them `{others[0]}`"
+        raise unroutable(model, reason, "merge adapters into it first: `merge_and_unload()` in PEFT")
 
 
 def auto_classes(model: Any) -> list[str]:

@@ -12,10 +12,11 @@ from transformers import PreTrainedModel
 from transformers.initialization import no_init_weights
 
 from depthgraph.errors import CompileError, ConfigError
+from depthgraph.hf.card import save_card
 from depthgraph.hf.expanded import HELP, expanded_config
-from depthgraph.hf.reroute import routing_or_error
+from depthgraph.hf.reroute import routed_top, routing_or_error
 from depthgraph.hf.settings import unset_route
-from depthgraph.hf.standalone import routed_top
+from depthgraph.hf.standalone import check_weights
 from depthgraph.operations import Execution, StopGradient
 from depthgraph.route import Route
 from depthgraph.whole_file import whole_folder
@@ -35,10 +36,12 @@ def unroll(model: nn.Module, **counts: int) -> PreTrainedModel:
         counts: of the loops whose count is chosen at run time; by default those that the model was trained with.
 
     Raises:
-        CompileError: `no-compiled-route`, `loop-count`; `cannot-unroll`: no plain model computes the same.
+        CompileError: `no-compiled-route`, `loop-count`, `unroutable-model`; `cannot-unroll`: no plain model computes
+            the same.
     """
     top, routing = routed_top(model), routing_or_error(model)
     route = routing.at(counts).route
+    check_weights(top, routing)
     _check_plain(top, routing.settings.kv_cache, route)
     path = [layer - 1 for layer in route.path]
     config = copy.deepcopy(top.config)
@@ -82,6 +85,7 @@ def save_unrolled(model: nn.Module, folder: str | os.PathLike[str], *, tokenizer
         if wrong:
             raise _refused(f"what was saved does not load again: {wrong}")
         _check_logits(loaded.to(top.device).eval(), top, counts)
+        save_card(top, aside, saved="unrolled", place=Path(folder).name, **counts)
     return Path(folder)
 
 
