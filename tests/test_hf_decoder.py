@@ -298,7 +298,7 @@ def test_the_outputs_of_exits_are_cut_like_the_logits():
 def checkpoint(model, **options):
     """Turn checkpointing on by the name that this transformers has for it."""
     names = ("activation_checkpointing_enable", "gradient_checkpointing_enable")
-    getattr(model, next(name for name in names if hasattr(model, name)))(options)
+    getattr(model, next(name for name in names if hasattr(model, name)))(options or None)
 
 
 @pytest.mark.parametrize("reentrant", [False, True])
