@@ -8,6 +8,7 @@ in `config.json` its `model_type` is `depthgraph_routed`, so that nothing that d
 import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, get_args
 
 from depthgraph.errors import CompileError, ConfigError, shown
@@ -124,6 +125,8 @@ def routed_config_class(base: Any) -> Any:
     space: dict[str, Any] = {name: default for name, (_, default) in fields.items()}
     space |= {"__annotations__": {name: kind for name, (kind, _) in fields.items()}}
     space |= {"__module__": base.__module__, "__qualname__": base.__qualname__, "__doc__": base.__doc__}
+    # TRL reads `auto_map` of a config whose architecture transformers does not have, whether there is one or not
+    space |= {"auto_map": MappingProxyType({})}
     space |= {"__reduce_ex__": _reduced, "_of_the_file": (*Routed._of_the_file, "auto_map")}
     return type(base.__name__, (Routed, base), space)
 
