@@ -64,14 +64,10 @@ class Results:
         if not path.exists():
             return cls(path, settings, notes)
         stored = _read(path)
-        for name in sorted({*settings, *stored["settings"]}):
-            if stored["settings"].get(name) != settings.get(name):
+        for name in sorted({*settings, *stored.settings}):
+            if stored.settings.get(name) != settings.get(name):
                 raise _mismatch(path, name, stored, settings, notes)
-        routes = {
-            text: Done([math.nan if loss is None else loss for loss in done["losses"]], done["seconds"])
-            for text, done in stored["routes"].items()
-        }
-        return cls(path, settings, notes, routes)
+        return cls(path, settings, notes, stored.routes)
 
     def count(self, route: str) -> int:
         """Return how many windows are done under a route, from the first on."""
@@ -107,24 +103,33 @@ class Results:
         write_whole(self.path, json.dumps(content, allow_nan=False).encode(), ConfigError)
 
 
-def _read(path: Path) -> Any:
+def _read(path: Path) -> Results:
+    """Read a file of results.
+
+    Raises:
+        ConfigError: `results-mismatch`: it is none.
+    """
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
-        if all(isinstance(stored[part], dict) for part in ("settings", "notes", "routes")):
-            return stored
-        reason = "it is no file of results"
+        routes = {
+            text: Done([math.nan if loss is None else float(loss) for loss in done["losses"]], list(done["seconds"]))
+            for text, done in stored["routes"].items()
+        }
+        return Results(path, dict(stored["settings"]), dict(stored["notes"]), routes)
     except OSError as error:
         reason = error.strerror or str(error)
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         reason = "it is no file of results"
     raise ConfigError("results-mismatch", f"cannot go on from {path}: {reason}", help="give another folder: --out")
 
 
-def _mismatch(path: Path, name: str, stored: Any, settings: Mapping[str, Any], notes: Mapping[str, Any]) -> ConfigError:
+def _mismatch(
+    path: Path, name: str, stored: Results, settings: Mapping[str, Any], notes: Mapping[str, Any]
+) -> ConfigError:
     """Return the error for results of something else; hashes are not shown, but what they are of."""
-    before, now = stored["settings"].get(name), settings.get(name)
+    before, now = stored.settings.get(name), settings.get(name)
     if name in notes:
-        what = f"of {stored['notes'].get(name)} as it was, and {notes[name]} is another {name} now"
+        what = f"of {stored.notes.get(name)} as it was, and {notes[name]} is another {name} now"
     else:
         what = f"with the {name} {before}, and {now} is asked for"
     message = f"the results in {path} were computed {what}"

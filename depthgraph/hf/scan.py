@@ -109,8 +109,7 @@ class _Start:
 
     def body(self, compiled: Callable[[Any, Any], Any], hidden: Tensor, run: Run) -> Tensor:
         """Run the compiled route."""
-        # a copy, for a layer may change in place what it is given
-        hidden = hidden if self.state is None else self.state.clone()
+        hidden = hidden if self.state is None else self.state
         output = hidden if self.is_empty else compiled(hidden, run)
         if isinstance(output, tuple):
             output, self.exits = output
