@@ -1,6 +1,7 @@
 """What config.json says of a model with a route, to those who know routes and to those who do not."""
 
 import json
+import logging
 
 import pytest
 import transformers
@@ -19,13 +20,20 @@ def described(config):
 
 
 @pytest.mark.parametrize("name", MAIN)
-def test_a_class_that_is_called_by_its_name_refuses_the_checkpoint(name, tmp_path):
-    # it would warn of another model_type, and run another route
+def test_a_class_that_is_called_by_its_name_reads_the_weights_and_says_that_the_types_differ(
+    name, tmp_path, caplog, monkeypatch
+):
+    monkeypatch.setattr(logging.getLogger("transformers"), "propagate", True)
     model = tiny(name)
-    stock = type(model)
+    stock, ids = type(model), prompts(5)["input_ids"]
+    expected = model(ids).logits
     depthgraph.hf.reroute(model, ROUTE).save_pretrained(tmp_path)
-    with pytest.raises(Exception, match=r"run under a route: import depthgraph\.hf"):
-        stock.from_pretrained(tmp_path)
+    with caplog.at_level("WARNING", logger="transformers"):
+        plain, info = stock.from_pretrained(tmp_path, output_loading_info=True)
+    assert not info["missing_keys"]
+    assert not info["unexpected_keys"]
+    assert plain.eval()(ids).logits.equal(expected)
+    assert "model of type `depthgraph_routed`" in caplog.text
 
 
 @pytest.mark.parametrize("name", MAIN)
