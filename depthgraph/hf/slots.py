@@ -184,8 +184,7 @@ class _OneSlot:
 def _trial(layer: Any) -> Any:
     """Return a copy of a slot to try an update on. Dynamic ones assign what they hold; static ones write into it."""
     if not isinstance(layer, CacheLayerMixin):
-        message = f"`last_visit` shares keys and values, and this slot is a {type(layer).__name__}"
-        raise CompileError("cache-mismatch", message, help='reroute with kv_cache="per_execution"')
+        raise _unshared(layer)
     trial = copy.copy(layer)
     if layer.is_compileable:
         for name, value in vars(layer).items():
@@ -194,11 +193,18 @@ def _trial(layer: Any) -> Any:
     return trial
 
 
+def _unshared(layer: Any) -> CompileError:
+    message = f"`last_visit` shares keys and values, and a {type(layer).__name__} keeps other states"
+    return CompileError("cache-mismatch", message, help='reroute with kv_cache="per_execution"')
+
+
 def _at_the_slot(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a method that calls the cache's with the view's slot as `layer_idx`."""
     index = list(inspect.signature(function).parameters).index("layer_idx") - 1
 
     def method(self: SlotView, *args: Any, **named: Any) -> Any:
+        if not self.writes and name.startswith(("update", "set")):
+            raise _unshared(self.whole.layers[self.slot])
         if len(args) > index:
             args = (*args[:index], self.slot, *args[index + 1 :])
         else:
