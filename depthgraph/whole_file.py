@@ -50,6 +50,18 @@ def write_whole(target: Path, content: bytes, kind: type[DepthGraphError]) -> No
             aside.unlink(missing_ok=True)
 
 
+def check_new_folder(target: Path, kind: type[DepthGraphError]) -> None:
+    """Refuse a folder that has something in it, before anything is made to be written there.
+
+    Raises:
+        DepthGraphError: of the caller's kind: `existing-files`; `missing-file`, for a name that none can have.
+    """
+    with refusals(target, kind):
+        if target.exists() and (not target.is_dir() or any(target.iterdir())):
+            message = f"{str(target)!r} exists already, and nothing is written over"
+            raise kind("existing-files", message, help="name a new folder, or an empty one")
+
+
 @contextmanager
 def whole_folder(target: Path, kind: type[DepthGraphError]) -> Iterator[Path]:
     """Give a new folder to write to, which becomes `target` at the end; after an error nothing is left of it.
@@ -58,9 +70,7 @@ def whole_folder(target: Path, kind: type[DepthGraphError]) -> Iterator[Path]:
         DepthGraphError: of the caller's kind: `missing-file`, it cannot be written; `existing-files`, it is a file, or
             a folder with something in it.
     """
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        message = f"{str(target)!r} exists already, and nothing is written over"
-        raise kind("existing-files", message, help="name a new folder, or an empty one")
+    check_new_folder(target, kind)
     with refusals(target, kind):
         aside = target.with_name(f".{target.name}.{os.getpid()}.part")
         aside.mkdir(parents=True)

@@ -96,7 +96,7 @@ class Folder:
             ConfigError: `invalid-config`: transformers has no such causal language model.
             CompileError: `unroutable-model`.
         """
-        with _told(self.path), _quiet(), torch.device("meta"):
+        with _told(self.path), quiet(), torch.device("meta"):
             model = AutoModelForCausalLM.from_config(self.config, dtype=self.dtype).eval()
         return self._plain(model)
 
@@ -107,7 +107,7 @@ class Folder:
             ConfigError: `invalid-config`: it cannot be loaded.
             CompileError: `unroutable-model`.
         """
-        with _told(self.path), _quiet():
+        with _told(self.path), quiet():
             model = AutoModelForCausalLM.from_pretrained(self.path, dtype=dtype).eval().to(device)
         if self.settings is None:
             find_layers(model)
@@ -119,7 +119,7 @@ class Folder:
         Raises:
             ConfigError: `invalid-config`: there is none.
         """
-        with _told(self.path), _quiet():
+        with _told(self.path), quiet():
             return AutoTokenizer.from_pretrained(self.path)
 
     @property
@@ -155,7 +155,7 @@ def _config(path: Path) -> Any:
         json.loads((path / "config.json").read_text(encoding="utf-8"))
     except ValueError as error:
         raise ConfigError("invalid-config", f"{path / 'config.json'} is not JSON: {error}") from None
-    with _told(path), _quiet():
+    with _told(path), quiet():
         return AutoConfig.from_pretrained(path)
 
 
@@ -174,7 +174,7 @@ def _told(path: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Keep transformers' bars and notes out of what a command prints; its errors are raised."""
     level, shown = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()

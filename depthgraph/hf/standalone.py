@@ -3,6 +3,7 @@
 import copy
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,12 @@ from depthgraph.hf.written import CODE, RUNTIME, model_code, runtime_code
 from depthgraph.route import Route
 from depthgraph.whole_file import whole_folder
 
+#: What tokenizers of transformers, and of engines beside it, keep in a model's folder.
+TOKENIZER_FILES = (
+    "tokenizer*", "vocab.*", "merges.txt", "special_tokens_map.json", "added_tokens.json", "chat_template*",
+    "*.model", "*.tiktoken",
+)  # fmt: skip
+
 
 def save_standalone(model: nn.Module, folder: str | os.PathLike[str], *, tokenizer: Any = None, **counts: int) -> Path:
     """Save a model with a route so that it loads without this package.
@@ -36,7 +43,7 @@ def save_standalone(model: nn.Module, folder: str | os.PathLike[str], *, tokeniz
     Args:
         model: of transformers, with a route.
         folder: that does not exist, or is empty. It appears whole or not at all.
-        tokenizer: to be saved with it.
+        tokenizer: to be saved with it; or a folder whose tokenizer's files are copied as they are.
         counts: of the loops whose count is chosen at run time; by default those that the model was trained with.
 
     Returns:
@@ -56,8 +63,7 @@ def save_standalone(model: nn.Module, folder: str | os.PathLike[str], *, tokeniz
     classes = {"AutoConfig": config_name, **dict.fromkeys(auto_classes(top), name)}
     with whole_folder(Path(folder), ConfigError) as aside:
         top.save_pretrained(aside)
-        if tokenizer is not None:
-            tokenizer.save_pretrained(aside)
+        save_tokenizer(tokenizer, aside)
         _rewrite_config(aside / "config.json", route, name, {auto: f"{CODE}.{each}" for auto, each in classes.items()})
         (aside / f"{CODE}.py").write_text(code, encoding="utf-8")
         (aside / f"{RUNTIME}.py").write_text(runtime_code(__version__), encoding="utf-8")
@@ -70,6 +76,15 @@ def _rewrite_config(file: Path, route: Route, name: str, auto_map: dict[str, str
     said |= {"route": str(route), "loop_counts": None, "route_bindings": None}
     said |= {"architectures": [name], "auto_map": auto_map}
     file.write_text(json.dumps(said, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def save_tokenizer(tokenizer: Any, folder: Path) -> None:
+    """Save a tokenizer, or copy the files of one from another folder; None for none."""
+    if isinstance(tokenizer, str | os.PathLike):
+        for file in sorted({file for pattern in TOKENIZER_FILES for file in Path(tokenizer).glob(pattern)}):
+            shutil.copyfile(file, folder / file.name)
+    elif tokenizer is not None:
+        tokenizer.save_pretrained(folder)
 
 
 def check_weights(model: Any, routing: Routing) -> None:

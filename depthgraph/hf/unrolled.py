@@ -16,7 +16,7 @@ from depthgraph.hf.card import save_card
 from depthgraph.hf.expanded import HELP, expanded_config
 from depthgraph.hf.reroute import routed_top, routing_or_error
 from depthgraph.hf.settings import unset_route
-from depthgraph.hf.standalone import check_weights
+from depthgraph.hf.standalone import check_weights, save_tokenizer
 from depthgraph.operations import Execution, StopGradient
 from depthgraph.route import Route
 from depthgraph.whole_file import whole_folder
@@ -63,7 +63,7 @@ def save_unrolled(model: nn.Module, folder: str | os.PathLike[str], *, tokenizer
         model: as for `unroll`.
         folder: that does not exist, or is empty. It appears whole or not at all: only after the model was loaded from
             it and its logits were those of `model` to the last bit.
-        tokenizer: to be saved with it.
+        tokenizer: to be saved with it; or a folder whose tokenizer's files are copied as they are.
         counts: as for `unroll`.
 
     Returns:
@@ -77,8 +77,7 @@ def save_unrolled(model: nn.Module, folder: str | os.PathLike[str], *, tokenizer
     with whole_folder(Path(folder), ConfigError) as aside:
         twin: Any = unroll(model, **counts)
         twin.save_pretrained(aside)
-        if tokenizer is not None:
-            tokenizer.save_pretrained(aside)
+        save_tokenizer(tokenizer, aside)
         del twin
         loaded, told = top._base.from_pretrained(aside, dtype=top.dtype, output_loading_info=True)
         wrong = {name: keys for name, keys in told.items() if keys}
