@@ -92,6 +92,14 @@ class WrittenRouting:
             raise CompileError("route-mismatch", message, help="load the model again")
         return Run(self.owner, self._body, self.slots, self.takes_tuple)
 
+    def is_over(self, owner: nn.Module) -> bool:
+        """Return whether the route is over the layers of this module."""
+        return self.owner is owner
+
+    def over(self, owner: nn.Module) -> "WrittenRouting":
+        """Return the same route over the layers of another module, a copy."""
+        return WrittenRouting(self.written, owner, self.config)
+
     def slots_at(self, counts: Mapping[str, int]) -> Slots:
         """Return the slots of the cache."""
         return self.slots

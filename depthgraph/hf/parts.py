@@ -35,6 +35,12 @@ class AnyRouting(Protocol):
     def slots_at(self, counts: Mapping[str, int]) -> Slots:
         """Return the slots of the cache that the route needs."""
 
+    def is_over(self, owner: nn.Module) -> bool:
+        """Return whether the route is over the layers of this module."""
+
+    def over(self, owner: nn.Module) -> "AnyRouting":
+        """Return the same route over the layers of another module, a copy."""
+
 
 class Part:
     """What all these classes have: weights of the route start as the identity, also those that a checkpoint lacks."""
@@ -54,6 +60,8 @@ class OwnerPart(Part):
 
     def _run(self, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
         routing: AnyRouting = self._routing
+        if not routing.is_over(self):  # type: ignore[arg-type]  # a copy with other layers, as compile_regions makes one
+            routing = self.__dict__["_routing"] = routing.over(self)  # type: ignore[arg-type]
         counts = {name: named.pop(name) for name in routing.counts if name in named}
         run = routing.run(counts)
         chosen = named.get("output_hidden_states")

@@ -1,6 +1,7 @@
 """The compiled route of one Hugging Face model, and the weights that the route has of its own."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from torch import nn
@@ -43,8 +44,7 @@ class Routing:
         self._build(layers.modules)
 
     def _build(self, modules: tuple[nn.Module, ...]) -> None:
-        own = self.layers.owner._modules.get(WEIGHTS)
-        weights = {} if own is None else dict(own.named_children())
+        weights = _own(self.layers.owner)
         options = {**self.options, "per_execution": _position, "returns": "tensor"}
         steps = [Step(module, index) for index, module in enumerate(modules)]
         settings, N = self.settings, len(modules)
@@ -89,6 +89,15 @@ class Routing:
         self._check_fresh()
         return self.body.at(**counts) if isinstance(self.body, DynamicModule) else self.body
 
+    def is_over(self, owner: nn.Module) -> bool:
+        """Return whether the route is over the layers of this module."""
+        return self.layers.owner is owner
+
+    def over(self, owner: nn.Module) -> "Routing":
+        """Return the same route over the layers of another module, a copy, and its weights of `mix` and `gate`."""
+        layers = replace(self.layers, owner=owner, modules=layers_in(owner, self.layers.name))
+        return Routing(layers, self.config, self.settings, self.options)
+
     def slots_at(self, counts: Mapping[str, int]) -> Slots:
         """Return the slots of the cache that the route needs at some counts."""
         return self._slots(self.at(counts))
@@ -121,8 +130,7 @@ class Routing:
 
     def _check_fresh(self) -> None:
         """Compile again where a layer was replaced by another module, as wrappers of data-parallel training do."""
-        layers = self.layers.owner._modules.get(self.layers.name)
-        now = tuple(layers._modules.values()) if isinstance(layers, nn.ModuleList) else ()
+        now = layers_in(self.layers.owner, self.layers.name)
         if len(now) == len(self._modules) and all(map(_is, now, self._modules)):
             own = self.layers.owner._modules.get(WEIGHTS)
             if own is None or all(own._modules.get(name) is module for name, module in self._own.items()):
@@ -131,6 +139,20 @@ class Routing:
             message = f"the model has {len(now)} layers now, and its route is over {len(self._modules)}"
             raise CompileError("layer-count", message, help="re-route it again")
         self._build(now)
+
+
+def layers_in(owner: nn.Module, name: str) -> tuple[Any, ...]:
+    """Return the layers in a module's list, which others replace: by one of wrapped layers, or by a dict of them."""
+    layers = owner._modules.get(name)
+    return tuple(layers._modules.values()) if isinstance(layers, nn.ModuleList | nn.ModuleDict) else ()
+
+
+def _own(owner: nn.Module) -> dict[str, nn.Module]:
+    """Return a module's weights of `mix` and `gate` by name, out of the wrapper that torch.compile puts around them."""
+    holder = owner._modules.get(WEIGHTS)
+    while holder is not None and "_orig_mod" in holder._modules:
+        holder = holder._modules["_orig_mod"]
+    return {} if holder is None else dict(holder.named_children())
 
 
 def _position(execution: Execution) -> dict[str, int]:

@@ -198,12 +198,18 @@ waiting: Any = CompileableContextVar("route_exits")
 
 
 def layers_or_stand_ins(model: nn.Module, name: str) -> Any:
-    """Return a model's list of layers; while it runs under a route, their stand-ins."""
+    """Return a model's list of layers; while it runs under a route, their stand-ins.
+
+    Raises:
+        AttributeError: there is none yet, in a copy that is made module by module.
+    """
+    if name not in model._modules:
+        raise AttributeError(name)
     layers: Any = model._modules[name]
     run = running.get()
     if run is None or run.model is not model:
         return layers
-    return StandIns([StandIn(run, index, layer) for index, layer in enumerate(layers)])
+    return StandIns([StandIn(run, index, layer) for index, layer in enumerate(layers._modules.values())])
 
 
 class StandIns(list[StandIn]):
