@@ -295,12 +295,6 @@ def test_the_outputs_of_exits_are_cut_like_the_logits():
     assert model.generate(tokens, max_new_tokens=4).shape == (1, 11)
 
 
-def checkpoint(model, **options):
-    """Turn checkpointing on by the name that this transformers has for it."""
-    names = ("activation_checkpointing_enable", "gradient_checkpointing_enable")
-    getattr(model, next(name for name in names if hasattr(model, name)))(options or None)
-
-
 @pytest.mark.parametrize("reentrant", [False, True])
 @pytest.mark.parametrize(
     "changes", [{}, {"route": FLOW, "positions": "alibi"}, {"route": EXITS, "positions": "learned"}]
@@ -313,7 +307,7 @@ def test_checkpointing_recomputes_every_execution_and_keeps_the_gradients(change
         for layer in model.model.layers:
             layer.attention.register_forward_hook(lambda *args, runs=runs: runs.append(1))
         if checkpointing:
-            checkpoint(model, use_reentrant=reentrant)
+            model.activation_checkpointing_enable({"use_reentrant": reentrant})
         model(**told, labels=told["input_ids"]).loss.backward()
         found.append(({name: each.grad for name, each in model.named_parameters()}, len(runs)))
     (gradients, once), (checkpointed, again) = found
@@ -325,7 +319,7 @@ def test_checkpointing_recomputes_every_execution_and_keeps_the_gradients(change
 
 def test_checkpointing_and_a_cache_are_refused_together_but_not_in_generate():
     model, told = small().train(), batch(6)
-    checkpoint(model)
+    model.activation_checkpointing_enable()
     with pytest.raises(CompileError, match="fill a cache twice") as caught:
         model(**told, use_cache=True)
     assert caught.value.code == "cache-mismatch"

@@ -132,6 +132,9 @@ class DepthGraphModel(DepthGraphPreTrainedModel):
         self.seed = int(torch.randint(2**62, (), device="cpu")) if seed is None else seed
         self.gradient_checkpointing = False
         self.embedding = nn.Embedding(config.vocab_size, config.hidden_size)
+        if seed is not None and self.embedding.weight.is_meta:
+            message = "`seed` is for fresh weights, and none are drawn where a checkpoint is loaded or there is no data"
+            raise ConfigError("invalid-config", message, help="leave it out")
         learned = config.positions == "learned"
         self.positions = nn.Embedding(config.max_position_embeddings, config.hidden_size) if learned else None
         self.body = compile_layers(config)

@@ -184,7 +184,7 @@ def check_places(config: DepthGraphConfig, places: Tensor) -> None:
     Raises:
         ConfigError: `too-many-tokens`.
     """
-    if is_torchdynamo_compiling() or torch.compiler.is_exporting() or places.is_meta:
+    if not _has_values(places):
         return
     last = int(places.max())
     if last >= config.max_position_embeddings:
@@ -216,7 +216,7 @@ def _alibi_mask(
     A distance counts the tokens between: padding is none, so it is left out where a mask of two dimensions says so.
     """
     padding = attention_mask if attention_mask is not None and attention_mask.ndim == 2 else None
-    if padding is not None and not is_torchdynamo_compiling() and not torch.compiler.is_exporting():
+    if padding is not None and _has_values(padding):
         padding = None if bool(padding.all()) else padding
         attention_mask = padding
     alone = attention_mask is None and (cache is not None or places is None)  # then all rows have the same scores
@@ -229,8 +229,7 @@ def _alibi_mask(
         known = functional.pad(padding, (0, max(0, keys.shape[-1] - padding.shape[-1])))
         keys = known[:, : keys.shape[-1]].cumsum(-1) - 1
         queries = keys.gather(1, queries.expand(len(keys), -1))
-    device = hidden.device.type
-    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
+    dtype = _attention_dtype(hidden)
     scores = alibi_scores(queries, keys, config.num_attention_heads).to(dtype)
     least = torch.finfo(dtype).min
     if mask.dtype is torch.bool:  # torch's own attention gives 0 where a row of the mask hides all; a softmax gives nan
@@ -240,3 +239,15 @@ def _alibi_mask(
     # torch picks its kernel by the dimensions of the mask: with three it is the plain decoder's, to the last bit
     square = cache is None or mask.shape[-1] == mask.shape[-2]
     return scores[0] if alone and square else scores
+
+
+def _has_values(tensor: Tensor) -> bool:
+    """Return whether values can be looked at: not while a graph is made, and not on the meta device."""
+    return not (is_torchdynamo_compiling() or torch.compiler.is_exporting() or tensor.is_meta)
+
+
+def _attention_dtype(hidden: Tensor) -> torch.dtype:
+    """Return the type in which attention will run."""
+    device = hidden.device.type
+    is_cast = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+    return torch.get_autocast_dtype(device) if is_cast else hidden.dtype

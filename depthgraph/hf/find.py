@@ -49,6 +49,8 @@ def find_layers(model: nn.Module) -> Layers:
     if not hasattr(config, "get_text_config"):
         raise unroutable(model, "it is no Hugging Face model with a config", "dg.compile takes any list of layers")
     config = config.get_text_config(decoder=True)
+    if config.model_type == "depthgraph":
+        raise unroutable(model, "it has a route of its own", "load it with another: from_pretrained(path, route=…)")
     for name, reason in REFUSED.items():
         value = getattr(config, name, None)
         if value and (name != "kv_sharing_modes" or "reuse" in value):
