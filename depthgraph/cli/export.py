@@ -107,8 +107,8 @@ export.__doc__ = (
     "A route that the notation cannot say is an error that says what of it.\n\n"
     + table()
     + "\n\n`export --standalone MODEL_DIR OUT` and `export --unrolled MODEL_DIR OUT` write a Hugging Face model to a "
-    "new folder: with the code of its route, for `trust_remote_code=True`; or with a copy of a layer for every execution, "
-    "for engines that know no sharing."
+    "new folder: with the code of its route, for `trust_remote_code=True`; or with a copy of a layer for every "
+    "execution, for engines that know no sharing."
 )
 
 
