@@ -23,7 +23,7 @@ def on_meta(
     named: Mapping[str, Any],
     use: Callable[[nn.Module, Callable[[], Tensor]], T],
 ) -> T:
-    """Use a copy of a model without data, which is left as it is.
+    """Use a copy of a model without data, in training; the model is left as it is.
 
     Args:
         model: a Hugging Face model with or without a route, or one around it, as PEFT makes.
@@ -36,7 +36,7 @@ def on_meta(
     """
     model = unwrapped(model)
     try:
-        twin = countable(model)
+        twin = countable(model).train()
         (args, named), _ = copy_without_data(_given(model, args, named))
         return use(twin, lambda: _end_of(twin(*args, **named)))
     except DepthGraphError:

@@ -84,7 +84,11 @@ def _moved(value: Any, device: torch.device) -> Any:
 
 
 def device_of(layer: nn.Module) -> torch.device | None:
-    """Return where a layer's first parameter is, or its first buffer; None for a layer without tensors."""
+    """Return where a layer's first parameter is, or its first buffer; None for a layer without tensors.
+
+    None too for a layer whose weights accelerate brings only when it runs: its hooks move what the layer is given.
+    """
     for tensor in (*layer.parameters(), *layer.buffers()):
-        return tensor.device
+        is_offloaded = tensor.is_meta and any("_hf_hook" in vars(part) for part in layer.modules())
+        return None if is_offloaded else tensor.device
     return None
