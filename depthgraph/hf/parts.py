@@ -98,11 +98,15 @@ class TopPart(Part):
                 give_slots(model_kwargs[name], slots)
         return found
 
-    def _get_candidate_generator(self, generation_config: Any, *args: Any, **named: Any) -> Any:
+    def _get_candidate_generator(
+        self, generation_config: Any, *args: Any, model_kwargs: dict[str, Any], **named: Any
+    ) -> Any:
         if generation_config.assistant_early_exit is not None:
             message = "`assistant_early_exit` runs the first layers only, and a route says itself which layers run"
             raise CompileError("unroutable-model", message, help="give a model with a shorter route as the assistant")
-        return super()._get_candidate_generator(generation_config, *args, **named)  # type: ignore[misc]
+        counts = self.routing.counts  # an assistant runs at its own
+        kept = {name: value for name, value in model_kwargs.items() if name not in counts}
+        return super()._get_candidate_generator(generation_config, *args, model_kwargs=kept, **named)  # type: ignore[misc]
 
     def init_continuous_batching(self, *args: Any, **named: Any) -> Any:
         """Refuse continuous batching.
