@@ -15,6 +15,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelF
 import depthgraph as dg
 from depthgraph.errors import CompileError, ConfigError, SpecError
 from depthgraph.nn.weights import Gated, Mixer
+
 from hf_folders import byte_tokenizer
 from hf_models import MAIN, prompts, tiny
 
