@@ -63,16 +63,13 @@ class OwnerPart(Part):
         if not routing.is_over(self):  # type: ignore[arg-type]  # a copy with other layers, as compile_regions makes one
             routing = self.__dict__["_routing"] = routing.over(self)  # type: ignore[arg-type]
         counts = {name: named.pop(name) for name in routing.counts if name in named}
-        run = routing.run(counts)
-        chosen = named.get("output_hidden_states")
-        if isinstance(chosen, int | list | tuple) and not isinstance(chosen, bool):
-            named["output_hidden_states"] = _from_the_front(chosen, len(run.slots.places) + 1)
+        chosen = named.get("output_hidden_states") or vars(self.config).get("output_hidden_states")  # type: ignore[attr-defined]
         forward = functools.partial(self._base.forward, self)
         try:
-            return run_route(run, forward, args, named)
+            return run_route(routing.run(counts), forward, args, named, chosen)
         except TakesTupleError:
             routing.takes_tuple = True
-            return run_route(routing.run(counts), forward, args, named)
+            return run_route(routing.run(counts), forward, args, named, chosen)
 
 
 class TopPart(Part):
@@ -116,12 +113,6 @@ class TopPart(Part):
         """
         message = "continuous batching keeps keys and values in a paged cache with one entry for each layer"
         raise CompileError("cache-mismatch", message, help="generate in batches: model.generate(ids, attention_mask=…)")
-
-
-def _from_the_front(chosen: Any, count: int) -> list[int]:
-    """Return indexes of hidden states from the front; a route has one more of them than executions."""
-    indexes = [chosen] if isinstance(chosen, int) else list(chosen)
-    return [index + count if -count <= index < 0 else index for index in indexes]
 
 
 def list_property(name: str) -> property:

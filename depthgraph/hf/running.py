@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from transformers.cache_utils import Cache
-from transformers.utils.output_capturing import CompileableContextVar
+from transformers.utils.output_capturing import CompileableContextVar, _active_collector
 
 from depthgraph.errors import CompileError
 from depthgraph.hf.slots import Slots, SlotView, give_slots
@@ -47,6 +47,7 @@ class Run:
         version: how often the hidden state had been written to when the first stand-in was handed it.
         output: what the body returned; None until the last stand-in was called.
         has_cache: whether a cache was passed to the layers.
+        chosen: the `output_hidden_states` that was asked for: yes, no, an index or several.
     """
 
     model: nn.Module
@@ -58,6 +59,7 @@ class Run:
     version: int = 0
     output: Any = None
     has_cache: bool = False
+    chosen: Any = None
 
     def noted(self, index: int, hidden: Any, call: Call) -> Any:
         """Note what layer `index`, from 0, is called with, and return what the loop goes on with.
@@ -86,6 +88,8 @@ class Run:
         for cache in self._caches():
             give_slots(cache, self.slots)
             self.has_cache = True
+        if self.chosen and self.chosen is not True:
+            _choose(self.chosen, len(self.slots.places) + 1)
         self.output = self.body(hidden, self)
         output: Tensor = self.output[0] if isinstance(self.output, tuple) else self.output
         return output
@@ -129,6 +133,14 @@ class Run:
         args, named = self.arguments(layer, position)
         output = module(hidden, *args, **named)
         return output[0] if isinstance(output, tuple | list) else output  # type: ignore[no-any-return]
+
+
+def _choose(chosen: Any, count: int) -> None:
+    """Have those hidden states kept that were asked for by index: the model's own count knows nothing of the route."""
+    kept = _active_collector.get()
+    if kept is not None and "_hidden_states_layers" in kept:
+        indexes = [chosen] if isinstance(chosen, int) else chosen
+        kept["_hidden_states_layers"] = {index % count for index in indexes if -count <= index < count}
 
 
 class TakesTupleError(Exception):
@@ -233,7 +245,7 @@ def _between(run: Run, what: str) -> CompileError:
     return CompileError("unroutable-model", f"{message}: {what}", help=help)
 
 
-def run_route(run: Run, forward: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+def run_route(run: Run, forward: Any, args: tuple[Any, ...], named: dict[str, Any], chosen: Any = None) -> Any:
     """Call a model's forward under a route.
 
     Returns:
@@ -244,6 +256,7 @@ def run_route(run: Run, forward: Any, args: tuple[Any, ...], named: dict[str, An
         CompileError: `unroutable-model`, `cache-mismatch`.
         TakesTupleError: before anything ran; `takes_tuple` of the run has to be true.
     """
+    run.chosen = chosen
     token = running.set(run)
     try:
         outputs = forward(*args, **named)
@@ -259,7 +272,7 @@ def run_route(run: Run, forward: Any, args: tuple[Any, ...], named: dict[str, An
         message = f"{type(run.model).__name__} called {len(run.calls)} of its {run.slots.parameter_depth} layers"
         raise CompileError("unroutable-model", message, help="a route runs where a model calls all of its layers")
     states = getattr(outputs, "hidden_states", None)
-    if states is not None and len(states) > 1 and states[0] is states[1]:
+    if states is not None and len(states) > 1 and states[0] is not None and states[0] is states[1]:
         message = f"{type(run.model).__name__} collects hidden states in its own loop, where layers only stand in"
         raise CompileError("unroutable-model", message, help="leave `output_hidden_states` out")
     if not isinstance(run.output, tuple):
