@@ -1,5 +1,7 @@
 """The reference decoder with a KV cache: what it computes is what it computes without, for all four positions."""
 
+import copy
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -236,6 +238,25 @@ def test_the_cache_has_its_older_name_too_but_is_given_once():
     torch.testing.assert_close(found, model(tokens, use_cache=False).logits[:, 5:], **CLOSE)
     with pytest.raises(CompileError, match="given twice"):
         model(tokens[:, 5:], past_key_values=cache, cache=cache)
+
+
+@positions
+@torch.no_grad()
+def test_masks_and_positions_of_other_tokens_are_refused(positions):
+    model, told = small(positions=positions), batch(6)
+    cache = cache_of(model(told["input_ids"]))
+    new = torch.tensor([[5, 6]])
+    with pytest.raises(CompileError, match="the mask is over 2 tokens, and with the cached ones there are 8") as caught:
+        model(new, attention_mask=torch.ones(1, 2), cache=cache)
+    assert caught.value.code == "cache-mismatch"
+    for places in (torch.tensor([6, 7]), torch.arange(8)[None]):
+        with pytest.raises(CompileError, match="`position_ids` are of shape"):
+            model(new, position_ids=places, cache=cache)
+    with pytest.raises(CompileError, match="a tuple is given where a cache"):
+        model(new, cache=((torch.zeros(1), torch.zeros(1)),))
+    for mask in (torch.ones(1, 8), torch.ones(1, 8, dtype=torch.bool), torch.ones(1, 8, dtype=torch.int32)):
+        found = model(new, attention_mask=mask, cache=copy.deepcopy(cache)).logits
+        torch.testing.assert_close(found, model(torch.cat([told["input_ids"], new], 1)).logits[:, 6:], **CLOSE)
 
 
 def test_no_cache_is_filled_where_a_gradient_is_asked_for():

@@ -94,6 +94,14 @@ def test_they_are_refused_again_when_a_model_is_built_before_any_weight_is_made(
     assert message in str(caught.value)
 
 
+def test_a_wrong_setting_is_not_written(tmp_path):
+    config = tiny()
+    config.route = "1..9"
+    with pytest.raises(SpecError):
+        config.save_pretrained(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(
     ("name", "help"),
     [
@@ -168,7 +176,11 @@ def test_a_route_that_is_changed_under_a_model_is_refused_when_it_runs_and_when_
     model = small()
     for name, value in change.items():
         setattr(model.config, name, value)
-    for run in (lambda: model(**batch(5)), lambda: model.save_pretrained(tmp_path)):
+    for run in (
+        lambda: model(**batch(5)),
+        lambda: model.save_pretrained(tmp_path),
+        lambda: model.model.save_pretrained(tmp_path),
+    ):
         with pytest.raises(ConfigError) as caught:
             run()
         assert caught.value.code == "route-mismatch"

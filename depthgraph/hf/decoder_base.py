@@ -15,7 +15,7 @@ from transformers.utils.generic import TransformersKwargs, can_return_tuple
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs, selected_hidden_states
 
 from depthgraph.errors import CompileError, ConfigError
-from depthgraph.hf.decoder_config import ROUTE_NAMES, DepthGraphConfig
+from depthgraph.hf.decoder_config import DepthGraphConfig
 from depthgraph.hf.decoder_layers import (
     CACHE,
     RESIDUAL,
@@ -75,6 +75,15 @@ class DepthGraphPreTrainedModel(PreTrainedModel):
             message = f"this model's attention is `sdpa` or `eager`; found `{chosen}`"
             raise ConfigError("invalid-config", message, help='attn_implementation="sdpa"')
         return chosen
+
+    def save_pretrained(self, *args: Any, **named: Any) -> Any:
+        """Save the model, unless its config says another route than it runs.
+
+        Raises:
+            ConfigError: `route-mismatch`.
+        """
+        self.base_model.check_route()
+        return super().save_pretrained(*args, **named)
 
     @torch.no_grad()
     def initialize_weights(self) -> None:
@@ -139,7 +148,7 @@ class DepthGraphModel(DepthGraphPreTrainedModel):
         self.positions = nn.Embedding(config.max_position_embeddings, config.hidden_size) if learned else None
         self.body = compile_layers(config)
         self.norm = nn.RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
-        self._built = _told(config)
+        self._built = config.told_route()
         self._has_warned = False
         self.post_init()
 
@@ -227,7 +236,7 @@ class DepthGraphModel(DepthGraphPreTrainedModel):
         Raises:
             ConfigError: `route-mismatch`.
         """
-        if _told(self.config) != self._built:
+        if self.config.told_route() != self._built:
             message = (
                 f"the config says the route `{self.config.route}`, and the model was built with `{self._built[0]}`"
             )
@@ -271,6 +280,9 @@ class DepthGraphModel(DepthGraphPreTrainedModel):
         if learns and self.gradient_checkpointing and (use_cache or cache is not None):
             message = "checkpointing runs the layers twice, which would fill a cache twice"
             raise CompileError("cache-mismatch", message, help="give no cache and use_cache=False, or no gradient")
+        if cache is not None and not isinstance(cache, Cache):
+            message = f"a {type(cache).__name__} is given where a cache of transformers is needed"
+            raise CompileError("cache-mismatch", message, help="DynamicCache(config=model.config), or none")
         if cache is None and use_cache:
             cache = DynamicCache(config=self.config)
         if cache is not None:
@@ -284,9 +296,3 @@ def _with_chosen(output: DepthGraphModelOutput, chosen: list[int]) -> DepthGraph
     kept = {index % len(states) for index in chosen if -len(states) <= index < len(states)}
     output["hidden_states"] = tuple(state if place in kept else None for place, state in enumerate(states))
     return output
-
-
-def _told(config: DepthGraphConfig) -> tuple[Any, ...]:
-    """Return what a config says of its route, in a form of its own that later changes do not reach."""
-    values = (getattr(config, name) for name in (*ROUTE_NAMES, "num_hidden_layers"))
-    return tuple(tuple(value.items()) if isinstance(value, dict) else value for value in values)

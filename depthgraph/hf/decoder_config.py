@@ -154,6 +154,11 @@ class DepthGraphConfig(PreTrainedConfig):
         """How many executions the route has, E; with counts that are chosen at every call, at the trained ones."""
         return self.default_route.execution_depth
 
+    def told_route(self) -> tuple[Any, ...]:
+        """Return what the config says of the route now, in a form of its own that later changes do not reach."""
+        values = (getattr(self, name) for name in (*ROUTE_NAMES, "num_hidden_layers"))
+        return tuple(tuple(value.items()) if isinstance(value, dict) else value for value in values)
+
     def check(self) -> None:
         """Check all settings, and bring the route into the form in which it is stored.
 
@@ -175,6 +180,17 @@ class DepthGraphConfig(PreTrainedConfig):
         self.route = settings.route
         self.loop_counts = None if settings.counts is None else dict(settings.counts)
         self.route_bindings = None if settings.bindings is None else dict(settings.bindings)
+
+    def save_pretrained(self, *args: Any, **named: Any) -> None:
+        """Write `config.json`, of settings that can be loaded again.
+
+        Raises:
+            ConfigError: as `check`.
+            SpecError: as `check`.
+            CompileError: as `check`.
+        """
+        self.check()
+        super().save_pretrained(*args, **named)
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **named: Any) -> Any:

@@ -17,7 +17,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.utils import is_torchdynamo_compiling
 
-from depthgraph.errors import ConfigError
+from depthgraph.errors import CompileError, ConfigError
 from depthgraph.hf.decoder_config import DepthGraphConfig
 from depthgraph.hf.slots import Slots
 from depthgraph.nn.compile import compile
@@ -157,7 +157,11 @@ def layer_inputs(
 
     Returns:
         `rotary` and `mask`, as `CachedAttention` takes them.
+
+    Raises:
+        CompileError: `cache-mismatch` for a mask or positions of other tokens.
     """
+    _check_shapes(hidden, attention_mask, cache, places)
     if config.positions == "alibi":
         return {"mask": _alibi_mask(config, hidden, attention_mask, cache, places)}
     mask = _causal_mask(config, hidden, attention_mask, cache, places)
@@ -174,6 +178,19 @@ def following(cache: Cache | None, hidden: Tensor) -> Tensor:
     """Return the positions of new tokens, [1, T]: those behind the ones that are in the cache."""
     places: Tensor = torch.arange(hidden.shape[1], device=hidden.device) + tokens_in(cache)
     return places.unsqueeze(0)
+
+
+def _check_shapes(hidden: Tensor, attention_mask: Tensor | None, cache: Cache | None, places: Tensor | None) -> None:
+    """Refuse a mask that leaves tokens out, which transformers would hide, and positions of other tokens."""
+    T, known = hidden.shape[1], tokens_in(cache)
+    if places is not None and (places.ndim != 2 or places.shape[1] != T):
+        message = f"`position_ids` are of shape {tuple(places.shape)}, and there are {T} tokens in a row"
+        raise CompileError("cache-mismatch", message, help="give those of the new tokens, [1, T] or one row a sequence")
+    if attention_mask is None or attention_mask.ndim != 2 or isinstance(known, Tensor):
+        return
+    if attention_mask.shape[1] < known + T:
+        message = f"the mask is over {attention_mask.shape[1]} tokens, and with the cached ones there are {known + T}"
+        raise CompileError("cache-mismatch", message, help="give one over all of them, [B, cached + T]")
 
 
 def check_places(config: DepthGraphConfig, places: Tensor) -> None:

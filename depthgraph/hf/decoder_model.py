@@ -145,15 +145,6 @@ class DepthGraphForCausalLM(DepthGraphPreTrainedModel, GenerationMixin):
         counts = self.model.counts
         super()._validate_model_kwargs({name: value for name, value in model_kwargs.items() if name not in counts})
 
-    def save_pretrained(self, *args: Any, **named: Any) -> Any:
-        """Save the model, unless its config says another route than it runs.
-
-        Raises:
-            ConfigError: `route-mismatch`.
-        """
-        self.model.check_route()
-        return super().save_pretrained(*args, **named)
-
     def init_continuous_batching(self, *args: Any, **named: Any) -> NoReturn:
         """Refuse continuous batching, whose paged cache has one slot a layer.
 
