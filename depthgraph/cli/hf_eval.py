@@ -95,6 +95,8 @@ def eval_(
         data(as_text(rows).rstrip("\n"))
     else:
         show_table(TITLES, (_cells(number, row) for number, row in enumerate(rows)))
+        if figures.fault:
+            note(f"FLOPs are not counted: {figures.fault}")
         note(
             f"{setting.described}, in {_name(setting.dtype)} on {setting.device}; route 0 is the model as it was saved"
         )
@@ -105,18 +107,19 @@ def _name(dtype: Any) -> str:
 
 
 def _record(
-    named: Named, base: Named, setting: Setting, results: "Results", figures: "Figures", flops: Mapping[str, int]
+    named: Named, base: Named, setting: Setting, results: "Results", figures: "Figures", flops: Mapping[str, int | None]
 ) -> dict[str, Any]:
     from depthgraph.hf.evaluate import score
 
     text, windows = named.route.text, setting.windows
+    own, other = flops[text], flops[base.route.text]
     found = score(results, text, base.route.text, windows)
     return {
         "spec": named.title,
         "route": text,
         "E": named.route.execution_depth,
-        "flops_per_token": flops[text] / figures.length,
-        "relative_flops": flops[text] / flops[base.route.text],
+        "flops_per_token": None if own is None else own / figures.length,
+        "relative_flops": None if own is None or other is None else own / other,
         "loss": finite(found.loss),
         "difference": finite(found.difference),
         "standard_error": finite(found.spread),
@@ -153,7 +156,7 @@ def _cells(number: int, row: Mapping[str, Any]) -> list[str]:
     return [
         str(number),
         str(row["E"]),
-        f"{row['relative_flops']:.3f}",
+        figure(row["relative_flops"], ".3f"),
         figure(row["loss"], ".4f"),
         *change,
         figure(row["perplexity"], ",.2f"),

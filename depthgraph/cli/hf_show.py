@@ -76,11 +76,12 @@ def _rows(folder: "Folder", figures: "Figures", named: Named) -> Iterator[tuple[
         yield "layers", f"{kind}: {' '.join(ranges(layers))}"
     whole, own = figures.parameters_under(route), figures.parameters_under(route) - figures.parameters
     yield "parameters", f"{whole:,}, each once" + (f"; {own:,} of them the route's own" if own else "")
-    flops, base = figures.flops_under(route) / figures.length, figures.flops / figures.length
-    yield (
-        "FLOPs",
-        f"{_short(flops)} a token at {figures.length:,} tokens, {flops / base:.3f} × the {_short(base)} of 1..N",
-    )
+    flops, base = figures.flops_under(route), figures.flops
+    if flops is None or base is None:
+        yield "FLOPs", f"not counted, nor the cache: {figures.fault}"
+        return
+    ratio = f"{flops / base:.3f} × the {_short(base / figures.length)} of 1..N"
+    yield "FLOPs", f"{_short(flops / figures.length)} a token at {figures.length:,} tokens, {ratio}"
     yield "KV cache", "; ".join(_cache(figures, named))
 
 
@@ -109,6 +110,10 @@ def _short(number: float) -> str:
     return f"{number:,.0f}"
 
 
+def _over(flops: int | None, tokens: int) -> float | None:
+    return None if flops is None else flops / tokens
+
+
 def _json(folder: "Folder", figures: "Figures", named: Named) -> dict[str, Any]:
     route, T = named.route, figures.length
     return {
@@ -121,8 +126,8 @@ def _json(folder: "Folder", figures: "Figures", named: Named) -> dict[str, Any]:
         "parameters": figures.parameters_under(route),
         "plain_parameters": figures.parameters,
         "length": T,
-        "flops_per_token": figures.flops_under(route) / T,
-        "plain_flops_per_token": figures.flops / T,
+        "flops_per_token": _over(figures.flops_under(route), T),
+        "plain_flops_per_token": _over(figures.flops, T),
         "kv_bytes_per_token": {policy: figures.kv_bytes_under(route, policy) for policy in POLICIES},  # type: ignore[arg-type]
         "plain_kv_bytes_per_token": figures.kv_bytes and sum(figures.kv_bytes),
         **stages.measures(named.spec, route),

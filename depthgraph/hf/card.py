@@ -9,7 +9,7 @@ from huggingface_hub import ModelCard, ModelCardData
 from torch import nn
 
 from depthgraph.draw.mermaid import folded_mermaid
-from depthgraph.errors import ConfigError, CostError, DrawError
+from depthgraph.errors import ConfigError, DrawError
 from depthgraph.hf.figures import Figures
 from depthgraph.hf.meta import countable
 from depthgraph.hf.reroute import restore, routed_top, routing_or_error
@@ -146,26 +146,23 @@ def _tokens(config: Any) -> int:
     return min(TOKENS, most) if isinstance(most, int) and most > 0 else TOKENS
 
 
-def _figures(model: Any) -> Figures | str:
-    """Return the figures of a model, or why it has none."""
+def _figures(model: Any) -> Figures:
+    """Return the figures of a model."""
     twin: Any = countable(model)
-    try:
-        return Figures.of(restore(twin).eval(), _tokens(model.config))
-    except CostError as error:
-        return error.message
+    return Figures.of(restore(twin).eval(), _tokens(model.config))
 
 
-def _rows(routing: Any, route: Route, figures: Figures | str, saved: Saved) -> dict[str, str]:
+def _rows(routing: Any, route: Route, figures: Figures, saved: Saved) -> dict[str, str]:
     """Return the table: what stands on the left, and on the right."""
     N, E = route.parameter_depth, route.execution_depth
     visits = ", ".join(map(str, route.reuse_map))
     rows = {"layers (N)": f"{N:,}", "executions (E)": f"{E:,}", "visits of the layers 1 … N": visits}
-    if isinstance(figures, Figures):
-        T, flops = figures.length, figures.flops_under(route)
-        rows |= {"parameters": f"{figures.parameters_under(route):,}", "FLOPs a token": f"{round(flops / T):,}"}
-        rows |= {"FLOPs a token without a route": f"{round(figures.flops / T):,}"}
+    T, flops, plain = figures.length, figures.flops_under(route), figures.flops
+    rows |= {"parameters": f"{figures.parameters_under(route):,}"}
+    if flops is not None and plain is not None:
+        rows |= {"FLOPs a token": f"{round(flops / T):,}", "FLOPs a token without a route": f"{round(plain / T):,}"}
     else:
-        rows |= {"FLOPs a token": f"not counted: {figures}"}
+        rows |= {"FLOPs a token": f"not counted: {figures.fault}"}
     if saved != "unrolled":
         policy = routing.settings.kv_cache
         slots = len(Slots.of(route.path, N, policy).layers)

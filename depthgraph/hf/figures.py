@@ -33,17 +33,21 @@ class Figures:
     Attributes:
         model: without data, and without a route.
         length: T, tokens of the sequence that FLOPs are counted on.
-        flops: of one forward of T tokens.
+        parameter_depth: N.
+        flops: of one forward of T tokens; None where the model does not run without data.
         layer_flops: those of them in each layer.
         kv_bytes: what one execution of each layer adds to the cache for a token; None where a layer keeps no keys and
-            values.
+            values, or the model does not run without data.
+        fault: why it does not; empty where it does.
     """
 
     model: PreTrainedModel
     length: int
-    flops: int
-    layer_flops: tuple[int, ...]
-    kv_bytes: tuple[int, ...] | None
+    parameter_depth: int
+    flops: int | None = None
+    layer_flops: tuple[int, ...] = ()
+    kv_bytes: tuple[int, ...] | None = None
+    fault: str = ""
     _counted: dict[Route, int] = field(default_factory=dict, compare=False)
 
     @classmethod
@@ -58,16 +62,15 @@ class Figures:
             CompileError: `unroutable-model`.
         """
         layers = find_layers(model)
-        counter = _counted(model, length)
+        N = len(layers.modules)
+        try:
+            counter, kv_bytes = _counted(model, length), _kv_bytes(model)
+        except CostError as error:
+            return cls(model, length, N, fault=error.message)
         counts = counter.get_flop_counts()
-        names = [f"{type(model).__name__}.{layers.prefix}{index}" for index in range(len(layers.modules))]
+        names = [f"{type(model).__name__}.{layers.prefix}{index}" for index in range(N)]
         per_layer = tuple(sum(counts.get(name, {}).values()) for name in names)
-        return cls(model, length, counter.get_total_flops(), per_layer, _kv_bytes(model))
-
-    @property
-    def parameter_depth(self) -> int:
-        """N."""
-        return len(self.layer_flops)
+        return cls(model, length, N, counter.get_total_flops(), per_layer, kv_bytes)
 
     @property
     def width(self) -> int:
@@ -85,8 +88,10 @@ class Figures:
             return self.parameters
         return self._under(route, _size)
 
-    def flops_under(self, route: Route) -> int:
-        """Return the FLOPs of one forward of T tokens under a route."""
+    def flops_under(self, route: Route) -> int | None:
+        """Return the FLOPs of one forward of T tokens under a route; None where the model does not run without data."""
+        if self.flops is None:
+            return None
         if route.is_chain:
             visits = route.reuse_map
             return self.flops + sum((n - 1) * flops for n, flops in zip(visits, self.layer_flops, strict=True))
@@ -116,9 +121,11 @@ class Figures:
         """
         config = self.model.config.get_text_config(decoder=True)
         kinds = list(getattr(config, "layer_types", None) or ())
+        window = getattr(config, "sliding_window", None)
+        if not kinds and window:
+            kinds = ["sliding_attention"] * self.parameter_depth
         if len(kinds) != self.parameter_depth:
             return {}
-        window = getattr(config, "sliding_window", None)
         found: dict[str, tuple[int, ...]] = {}
         for kind, pairs in groupby(sorted((kind, layer) for layer, kind in enumerate(kinds, 1)), lambda pair: pair[0]):
             name = kind.replace("_", " ")

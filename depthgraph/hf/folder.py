@@ -16,6 +16,7 @@ from depthgraph.errors import CompileError, ConfigError, DepthGraphError
 from depthgraph.expand import route_from_text
 from depthgraph.hf.config_class import Routed
 from depthgraph.hf.find import find_layers
+from depthgraph.hf.meta import countable
 from depthgraph.hf.parts import routing_of
 from depthgraph.hf.reroute import restore
 from depthgraph.hf.settings import Settings
@@ -98,7 +99,7 @@ class Folder:
         """
         with _told(self.path), quiet(), torch.device("meta"):
             model = AutoModelForCausalLM.from_config(self.config, dtype=self.dtype).eval()
-        return self._plain(model)
+        return self._plain(countable(model))  # type: ignore[arg-type]
 
     def load(self, *, dtype: torch.dtype, device: str) -> PreTrainedModel:
         """Load the weights, under the checkpoint's own route if it has one.
