@@ -99,7 +99,7 @@ class Folder:
         """
         with _told(self.path), quiet(), torch.device("meta"):
             model = AutoModelForCausalLM.from_config(self.config, dtype=self.dtype).eval()
-        return self._plain(countable(model))  # type: ignore[arg-type]
+        return self._plain(countable(model))
 
     def load(self, *, dtype: torch.dtype, device: str) -> PreTrainedModel:
         """Load the weights, under the checkpoint's own route if it has one.
