@@ -75,7 +75,7 @@ class Routing:
             holder = nn.Module()
             for name, module in own.items():
                 holder.add_module(name, module)
-            owner.add_module(WEIGHTS, holder)
+            owner.add_module(WEIGHTS, holder.train(owner.training))
         else:
             owner._modules.pop(WEIGHTS, None)
 

@@ -131,8 +131,18 @@ class Run:
             hidden: [batch, tokens, width].
         """
         args, named = self.arguments(layer, position)
+        if getattr(module, "gradient_checkpointing", False) and not hidden.requires_grad and _is_reentrant(module):
+            hidden = hidden.detach().requires_grad_()  # after a stopgrad: otherwise the layer would get no gradient
         output = module(hidden, *args, **named)
         return output[0] if isinstance(output, tuple | list) else output  # type: ignore[no-any-return]
+
+
+def _is_reentrant(module: Any) -> bool:
+    """Return whether a layer will be checkpointed in the way of old, which wants an input with a gradient."""
+    if not (module.training and torch.is_grad_enabled()):
+        return False
+    said = getattr(getattr(module, "_gradient_checkpointing_func", None), "keywords", {})
+    return bool(said.get("use_reentrant", False))
 
 
 def _choose(chosen: Any, count: int) -> None:
