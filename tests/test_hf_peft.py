@@ -213,3 +213,53 @@ def test_the_trainer_saves_adapters_and_goes_on_from_them(tmp_path):
     assert torch.equal(logits(resumed.eval()), logits(whole.eval()))
     loaded = PeftModel.from_pretrained(routed(), tmp_path / "checkpoint-4")
     assert torch.equal(logits(loaded), logits(whole))
+
+
+def conditioned(model):
+    """Return a model's layers, with a low-rank update of their own for each second visit."""
+    own = dg.nn.Lora(rank=2, targets=("self_attn.*_proj",))
+    body = dg.compile(
+        dg.route(LOOPED), model.model.layers, inputs=["position_embeddings", "attention_mask"], conditioning=[own]
+    )
+    with torch.no_grad():
+        for name, each in body.conditioning.named_parameters():
+            if name.endswith(".B"):
+                each.add_(torch.linspace(-0.2, 0.2, each.numel(), dtype=each.dtype).view_as(each))
+    return body
+
+
+@torch.no_grad()
+def logits_of(body, model):
+    """Return what a model computes with a compiled route in the place of its layers."""
+    ids = INPUTS["input_ids"]
+    hidden = model.model.embed_tokens(ids)
+    tables = model.model.rotary_emb(hidden, torch.arange(ids.shape[1])[None])
+    mask = torch.full((ids.shape[1],) * 2, -torch.inf, dtype=hidden.dtype).triu(1)[None, None]
+    return model.lm_head(model.model.norm(body(hidden, position_embeddings=tables, attention_mask=mask)))
+
+
+def test_visits_with_adapters_of_their_own_leave_the_base_as_it_is_and_are_not_merged():
+    model = tiny("llama").double()
+    before = {name: each.clone() for name, each in model.state_dict().items()}
+    body = conditioned(model)
+    assert {name.partition(".")[0] for name, _ in body.conditioning.named_parameters()} == {"L2_2", "L3_2"}
+    found = logits_of(body, model)
+    base = dg.compile(dg.route(LOOPED), model.model.layers, inputs=["position_embeddings", "attention_mask"])
+    assert not torch.allclose(found, logits_of(base, model), atol=0.1)
+    assert all(torch.equal(each, before[name]) for name, each in model.state_dict().items())
+    with pytest.raises(CompileError, match="one weight cannot be all of them") as caught:
+        dg.nn.merge(body)
+    assert caught.value.code == "cannot-merge"
+    assert "dg.nn.unshare" in caught.value.help
+
+
+def test_the_unshared_copy_of_visits_with_adapters_of_their_own_is_a_plain_model():
+    model = tiny("llama").double()
+    body = conditioned(model)
+    unshared = dg.nn.unshare(body)
+    assert torch.equal(logits_of(unshared, model), logits_of(body, model))
+    large = unrolled(model, PATH)
+    large.model.layers.load_state_dict(unshared.layers.state_dict())
+    ids = INPUTS["input_ids"]
+    with torch.no_grad():
+        torch.testing.assert_close(large(ids).logits, logits_of(body, model), rtol=0, atol=1e-12)
