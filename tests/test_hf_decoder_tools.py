@@ -89,6 +89,37 @@ def test_a_model_with_its_own_route_is_not_routed_again():
     assert caught.value.code == "unroutable-model"
 
 
+def test_a_checkpoint_of_the_lab_becomes_a_folder_that_generates(tmp_path):
+    pytest.importorskip("tokenizers")
+    from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
+
+    from depthgraph.config import TrainConfig
+    from depthgraph.lab import load_decoder
+    from depthgraph.lab.checkpoint import State, save_checkpoint
+    from depthgraph.lab.data import train_tokenizer
+    from depthgraph.lab.model import build_decoder
+    from depthgraph.lab.optimiser import build_optimiser
+
+    sizes = {"vocab_size": 257, "width": 24, "ffn_width": 32, "heads": 2, "parameter_depth": 4, "context": 8}
+    told = {"model": {**sizes, "route": "lft(4)"}, "batch": 1, "length": 8, "steps": 9, "out": "unused"}
+    config = TrainConfig.model_validate(told)
+    trained = build_decoder(config)
+    optimiser = build_optimiser(trained, config.optimiser)
+    trained(torch.randint(257, (1, 8))).square().mean().backward()
+    optimiser.step()
+    saved = save_checkpoint(
+        tmp_path, trained, optimiser, train_tokenizer(["a text"], 257), config, State("0" * 64, step=1)
+    )
+    dg.hf.from_decoder(load_decoder(saved)).save_pretrained(tmp_path / "hf")
+    PreTrainedTokenizerFast(tokenizer_file=str(saved / "tokenizer.json")).save_pretrained(tmp_path / "hf")
+    model, tokenizer = (kind.from_pretrained(tmp_path / "hf") for kind in (AutoModelForCausalLM, AutoTokenizer))
+    tokens = tokenizer("a text", return_tensors="pt")["input_ids"]
+    with torch.no_grad():
+        assert torch.equal(model(tokens).logits, trained.eval()(tokens))
+    found = tokenizer.decode(model.generate(tokens, max_new_tokens=4, pad_token_id=0)[0, : tokens.shape[1]])
+    assert found == "a text"
+
+
 def test_a_seed_is_refused_where_no_weights_are_drawn(tmp_path):
     small().save_pretrained(tmp_path)
     with pytest.raises(ConfigError, match="`seed` is for fresh weights"):
