@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from torch import Tensor, nn
+from transformers.conversion_mapping import get_checkpoint_conversion_mapping, register_checkpoint_conversion_mapping
 
 from depthgraph.errors import CompileError
 from depthgraph.hf.parts import WEIGHTS, TopPart
@@ -119,6 +120,11 @@ class WrittenTop(TopPart):
     written: Written
     owner_class: Any = None  # for the module with the list of layers, where that is another one
 
+    def __init_subclass__(cls, **named: Any) -> None:
+        super().__init_subclass__(**named)
+        for kind in filter(None, (cls, cls.owner_class)):
+            keep_conversions(kind)
+
     def __init__(self, config: Any, *inputs: Any, **named: Any) -> None:
         """Build the model, and put the route over its layers.
 
@@ -140,3 +146,16 @@ class WrittenTop(TopPart):
         if self.owner_class is not None:
             owner.__class__ = self.owner_class
         owner.__dict__["_routing"] = WrittenRouting(self.written, owner, config)
+
+
+def keep_conversions(kind: Any) -> None:
+    """Let weights of a class be read and written as those of the class of transformers that it is made from.
+
+    Some have other names or shapes in files than in memory (GPT-NeoX's head, experts). transformers converts them for
+    no class from elsewhere, unless that is registered by its name.
+    """
+    base = kind._base
+    known = get_checkpoint_conversion_mapping
+    conversions = known(base.__name__) or known(base.config_class.model_type)
+    if conversions is not None:
+        register_checkpoint_conversion_mapping(kind.__name__, conversions, overwrite=True)

@@ -42,7 +42,7 @@ itself is not needed. The weights have the names that they have without a route.
 '''
 
 #: What every `modeling_depthgraph.py` takes from the runtime, beside the modules of `mix` and `gate`.
-USED = ("OwnerPart", "Routed", "Written", "WrittenTop", "forward_of", "list_property")
+USED = ("OwnerPart", "Routed", "Written", "WrittenTop", "forward_of", "list_property", "top_forward_of")
 
 CODE_DOC = '''
     """Run the route: `layer(2, h, execution=4)` is the fourth execution, one of layer 2, of the hidden state h."""
@@ -58,17 +58,22 @@ class {name}(Routed, {base}):
 
 OWNER = """
 class {name}(OwnerPart, {kind}):
+    _base = {kind}
 """
 
-OWNER_BODY = """    _base = {kind}
-    forward = forward_of({kind})
+OWNER_BODY = """    forward = forward_of({kind})
     {list_name} = list_property("{list_name}")
 """
 
 TOP = """
 class {name}({parts}, {base}):
+    _base = {base}
     config_class = {config}
     written = Written(ROUTE, PATH, {N}, run, {own}, "{owner}", "{list_name}")
+"""
+
+TOP_BODY = """    owner_class = {owner}
+    forward = top_forward_of({base})
 """
 
 
@@ -187,7 +192,7 @@ def model_code(model: nn.Module, routing: Routing, route: Route, version: str) -
         route_code(route).replace("\n", CODE_DOC, 1),
         CONFIG.format(name=named, base=config.__name__),
         *([] if is_owner else [OWNER.format(name=owner, kind=kind.__name__) + body]),
-        TOP.format(**terms) + (body if is_owner else f"    owner_class = {owner}\n"),
+        TOP.format(**terms) + (body if is_owner else TOP_BODY.format(owner=owner, base=base.__name__)),
     ]
     return "\n\n\n".join(text.strip("\n") for text in texts) + "\n", named, name
 
