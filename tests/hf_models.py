@@ -1,6 +1,7 @@
 """Tiny Hugging Face models with random weights, by name; the same layers written out; and their prompts."""
 
 import copy
+import inspect
 from typing import Any
 
 import torch
@@ -110,6 +111,23 @@ def unrolled(model: Any, path: tuple[int, ...]) -> Any:
         }
     large.load_state_dict(copied)
     return large
+
+
+#: What transformers calls the cache that a model is given and returns; before 5.24 it had other names, Mamba one of its own.
+CACHE_NAMES = ("cache", "past_key_values", "cache_params")
+CACHE = next(
+    name for name in CACHE_NAMES if name in inspect.signature(transformers.LlamaForCausalLM.forward).parameters
+)
+
+
+def cache_of(output: Any) -> Any:
+    """Return the cache in what a model, or `generate`, returned."""
+    return getattr(output, next((name for name in CACHE_NAMES if hasattr(output, name)), CACHE))
+
+
+def cache_for(model: Any, cache: Any) -> dict[str, Any]:
+    """Return a cache as the argument of a model."""
+    return {next(name for name in CACHE_NAMES if name in inspect.signature(model.forward).parameters): cache}
 
 
 def layers_of(model: Any) -> tuple[str, Any]:

@@ -10,7 +10,7 @@ from transformers import DynamicCache, EncoderDecoderCache, QuantizedCache, Stat
 import depthgraph as dg
 from depthgraph.errors import CompileError
 
-from hf_models import MAIN, MODELS, prompts, tiny, unrolled
+from hf_models import CACHE, MAIN, MODELS, cache_for, cache_of, prompts, tiny, unrolled
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -28,10 +28,10 @@ def steps(model, inputs, cache=None, first=6):
                 ids[:, start:end],
                 attention_mask=mask[:, :end],
                 position_ids=places[:, start:end],
-                cache=cache,
+                **cache_for(model, cache),
                 use_cache=True,
             )
-        cache = found.cache
+        cache = cache_of(found)
         yield found.logits, cache
 
 
@@ -67,9 +67,9 @@ def test_models_that_count_tokens_themselves_have_a_slot_an_execution_too(name):
     cache, other, seen = None, None, 0
     for start, end in [(0, 6), (6, 7), (7, 8), (8, 9)]:
         with torch.no_grad():
-            found = model(inputs["input_ids"][:, start:end], cache=cache, use_cache=True)
-            expected = large(inputs["input_ids"][:, start:end], cache=other, use_cache=True)
-        cache, other, seen = found.cache, expected.cache, end
+            found = model(inputs["input_ids"][:, start:end], **{CACHE: cache}, use_cache=True)
+            expected = large(inputs["input_ids"][:, start:end], **{CACHE: other}, use_cache=True)
+        cache, other, seen = cache_of(found), cache_of(expected), end
         assert torch.equal(found.logits, expected.logits)
         assert lengths(cache) == [None if length is None else seen for length in lengths(other)]
         assert len(cache.layers) == len(PATH)
@@ -150,7 +150,7 @@ def test_branches_and_exits_have_slots_too():
 def filled(model, text=None, **named):
     if text is not None:
         dg.hf.reroute(model, text, **named)
-    cache = model(**prompts(5), use_cache=True).cache
+    cache = cache_of(model(**prompts(5), use_cache=True))
     if text is not None:
         dg.hf.restore(model)
     return cache
@@ -174,7 +174,7 @@ def test_a_cache_of_another_route_or_of_none_is_refused(make):
     cache = make(model)
     dg.hf.reroute(model, TEXT)
     with pytest.raises(CompileError) as raised:
-        model(prompts(1)["input_ids"], cache=cache)
+        model(prompts(1)["input_ids"], **{CACHE: cache})
     assert raised.value.code == "cache-mismatch"
 
 
@@ -184,39 +184,39 @@ def test_a_cache_that_was_filled_without_a_route_is_refused_where_it_has_as_many
     cache = filled(model)
     dg.hf.reroute(model, text)
     with pytest.raises(CompileError, match="filled without the route") as raised:
-        model(prompts(1)["input_ids"], cache=cache)
+        model(prompts(1)["input_ids"], **{CACHE: cache})
     assert raised.value.code == "cache-mismatch"
 
 
 def test_the_identity_route_goes_on_with_a_cache_of_the_model_itself():
     model, inputs = tiny("llama"), prompts(9)
     expected = [logits for logits, _ in steps(model, inputs)]
-    cache = model(inputs["input_ids"][:, :6], use_cache=True).cache
+    cache = cache_of(model(inputs["input_ids"][:, :6], use_cache=True))
     dg.hf.reroute(model, "1..4")
-    assert torch.equal(model(inputs["input_ids"][:, 6:7], cache=cache).logits, expected[1])
+    assert torch.equal(model(inputs["input_ids"][:, 6:7], **{CACHE: cache}).logits, expected[1])
 
 
 def test_a_cache_is_copied_cropped_reordered_and_reset_with_all_of_its_slots():
     model, ids = dg.hf.reroute(tiny("llama"), TEXT), prompts(9, 9)["input_ids"]
     with torch.no_grad():
-        cache = model(ids[:, :6], use_cache=True).cache
-        expected = model(ids[:, 6:7], cache=copy.deepcopy(cache)).logits
-        assert torch.equal(model(ids[:, 6:7], cache=pickle.loads(pickle.dumps(cache))).logits, expected)
-        model(ids[:, 6:9], cache=cache)
+        cache = cache_of(model(ids[:, :6], use_cache=True))
+        expected = model(ids[:, 6:7], **{CACHE: copy.deepcopy(cache)}).logits
+        assert torch.equal(model(ids[:, 6:7], **{CACHE: pickle.loads(pickle.dumps(cache))}).logits, expected)
+        model(ids[:, 6:9], **{CACHE: cache})
         cache.crop(-3)
         assert lengths(cache) == [6] * 7
-        assert torch.equal(model(ids[:, 6:7], cache=copy.deepcopy(cache)).logits, expected)
+        assert torch.equal(model(ids[:, 6:7], **{CACHE: copy.deepcopy(cache)}).logits, expected)
         cache.reorder_cache(torch.tensor([1, 0]))
-        assert torch.equal(model(ids[:, 6:7].flip(0), cache=cache).logits, expected.flip(0))
+        assert torch.equal(model(ids[:, 6:7].flip(0), **{CACHE: cache}).logits, expected.flip(0))
         cache.reset()
-        assert torch.equal(model(ids[:, :6], cache=cache).logits, model(ids[:, :6]).logits)
+        assert torch.equal(model(ids[:, :6], **{CACHE: cache}).logits, model(ids[:, :6]).logits)
 
 
 def test_no_cache_is_made_where_none_is_wanted():
     model = dg.hf.reroute(tiny("llama"), TEXT)
-    assert model(**prompts(5), use_cache=False).cache is None
+    assert cache_of(model(**prompts(5), use_cache=False)) is None
     model.config.use_cache = False
-    assert model(**prompts(5)).cache is None
+    assert cache_of(model(**prompts(5))) is None
 
 
 @pytest.mark.parametrize("name", MAIN)

@@ -12,7 +12,7 @@ from transformers import DynamicCache
 import depthgraph as dg
 from depthgraph.errors import CompileError, DepthGraphError
 
-from hf_models import MAIN, prompts, tiny
+from hf_models import CACHE, MAIN, cache_of, prompts, tiny
 
 pytestmark = [
     pytest.mark.usefixtures("one_thread"),
@@ -47,7 +47,7 @@ def test_a_count_that_is_chosen_runs_the_route_of_this_count(name):
         assert torch.equal(model(**inputs, r=r).logits, expected(**inputs).logits)
         found, told = model.generate(**inputs, **GREEDY, r=r), expected.generate(**inputs, **GREEDY)
         assert torch.equal(found.sequences, told.sequences)
-        assert len(found.cache.layers) == len(told.cache.layers) == 2 + 2 * r
+        assert len(cache_of(found).layers) == len(cache_of(told).layers) == 2 + 2 * r
     assert torch.equal(model(**inputs).logits, fixed(name, 2)(**inputs).logits)
 
 
@@ -126,11 +126,11 @@ def test_a_name_that_is_no_count_is_refused():
 def test_a_cache_of_another_count_is_refused():
     for kv_cache in ("per_execution", "last_visit"):
         model, ids = dynamic("llama", kv_cache=kv_cache), prompts(6)["input_ids"]
-        cache = model(ids, r=3, use_cache=True).cache
+        cache = cache_of(model(ids, r=3, use_cache=True))
         with pytest.raises(CompileError) as raised:
-            model(ids[:, :1], cache=cache, r=2)
+            model(ids[:, :1], **{CACHE: cache}, r=2)
         assert raised.value.code == "cache-mismatch"
-        model(ids[:, :1], cache=cache, r=3)
+        model(ids[:, :1], **{CACHE: cache}, r=3)
 
 
 def test_two_counts_and_bindings_of_other_names():
@@ -223,5 +223,5 @@ def test_steps_by_hand_take_the_same_count_as_the_prompt():
     cache = DynamicCache(config=model.config)
     with torch.no_grad():
         whole = model(ids, r=3, use_cache=False).logits
-        parts = [model(ids[:, start:end], r=3, cache=cache).logits for start, end in [(0, 5), (5, 6), (6, 8)]]
+        parts = [model(ids[:, start:end], r=3, **{CACHE: cache}).logits for start, end in [(0, 5), (5, 6), (6, 8)]]
     torch.testing.assert_close(torch.cat(parts, 1), whole, rtol=1e-4, atol=2e-5)

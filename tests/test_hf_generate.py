@@ -6,7 +6,7 @@ from transformers import DynamicCache, StaticCache
 
 import depthgraph as dg
 
-from hf_models import MAIN, MODELS, prompts, tiny, unrolled
+from hf_models import CACHE, MAIN, MODELS, cache_of, prompts, tiny, unrolled
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -49,10 +49,10 @@ def test_every_way_to_generate_gives_what_the_unrolled_model_gives(name, way):
         found, expected = generate(model, inputs, **how), generate(large, inputs, **how)
         assert torch.equal(found.sequences, expected.sequences)
         assert all(map(torch.equal, found.logits, expected.logits))
-        assert len(found.cache.layers) == len(PATH)
-        assert [type(slot) for slot in found.cache.layers] == [type(slot) for slot in expected.cache.layers]
+        assert len(cache_of(found).layers) == len(PATH)
+        assert [type(slot) for slot in cache_of(found).layers] == [type(slot) for slot in cache_of(expected).layers]
         tokens = found.sequences.shape[1] - 1
-        assert [int(slot.get_seq_length()) for slot in found.cache.layers] == [tokens] * len(PATH)
+        assert [int(slot.get_seq_length()) for slot in cache_of(found).layers] == [tokens] * len(PATH)
 
 
 @pytest.mark.parametrize("way", ["greedy", "sampling", "beams", "static", "chunks"])
@@ -84,7 +84,7 @@ def test_others_generate_what_the_unrolled_model_does(name):
 def test_windows_that_were_left_behind_are_cut_in_every_slot():
     model, inputs = tiny("gemma3"), prompts(9, 7)
     found = generate(dg.hf.reroute(model, TEXT), inputs, max_new_tokens=12)
-    kept = [slot.keys.shape[-2] for slot in found.cache.layers]
+    kept = [slot.keys.shape[-2] for slot in cache_of(found).layers]
     assert kept == [4, 20, 20, 20, 20, 4, 20]
     assert torch.equal(found.sequences, generate(model, inputs, max_new_tokens=12, use_cache=False).sequences)
 
@@ -110,9 +110,9 @@ def test_a_padded_prompt_goes_on_as_it_does_alone():
 def test_a_conversation_goes_on_with_the_cache_that_it_began_with(make):
     model, ids = dg.hf.reroute(tiny("qwen2"), TEXT), prompts(6)["input_ids"]
     cache = make(model.config)
-    first = model.generate(ids, cache=cache, max_new_tokens=4, do_sample=False, eos_token_id=-1)
+    first = model.generate(ids, **{CACHE: cache}, max_new_tokens=4, do_sample=False, eos_token_id=-1)
     longer = torch.cat([first, torch.tensor([[7, 8, 9]])], 1)
-    found = model.generate(longer, cache=cache, max_new_tokens=4, do_sample=False, eos_token_id=-1)
+    found = model.generate(longer, **{CACHE: cache}, max_new_tokens=4, do_sample=False, eos_token_id=-1)
     assert [int(slot.get_seq_length()) for slot in cache.layers] == [longer.shape[1] + 3] * len(PATH)
     assert torch.equal(
         found, model.generate(longer, max_new_tokens=4, do_sample=False, use_cache=False, eos_token_id=-1)
@@ -135,8 +135,8 @@ def test_an_assistant_changes_no_token(who):
     expected = generate(model, inputs, max_new_tokens=12).sequences
     found = generate(model, inputs, max_new_tokens=12, **ASSISTANTS[who]())
     assert torch.equal(found.sequences, expected)
-    assert len(found.cache.layers) == len(PATH)
-    assert len({int(slot.get_seq_length()) for slot in found.cache.layers}) == 1
+    assert len(cache_of(found).layers) == len(PATH)
+    assert len({int(slot.get_seq_length()) for slot in cache_of(found).layers}) == 1
 
 
 @pytest.mark.parametrize("name", ["llama", "gemma3"])
@@ -145,7 +145,7 @@ def test_a_model_with_a_route_assists_one_without(name):
     expected = generate(model, inputs, max_new_tokens=12).sequences
     found = generate(model, inputs, max_new_tokens=12, assistant_model=dg.hf.reroute(tiny(name), TEXT))
     assert torch.equal(found.sequences, expected)
-    assert len(found.cache.layers) == 4
+    assert len(cache_of(found).layers) == 4
 
 
 def test_windows_are_rolled_back_with_an_assistant_too():
@@ -163,10 +163,10 @@ def test_a_route_is_changed_between_two_answers():
         for how in ({}, WAYS["static"]):
             found = generate(model, inputs, **how)
             assert torch.equal(found.sequences, generate(unrolled(tiny("llama"), path), inputs).sequences)
-            assert len(found.cache.layers) == len(path)
+            assert len(cache_of(found).layers) == len(path)
     found = generate(dg.hf.restore(model), inputs, **WAYS["static"])
     assert torch.equal(found.sequences, generate(tiny("llama"), inputs).sequences)
-    assert len(found.cache.layers) == 4
+    assert len(cache_of(found).layers) == 4
 
 
 def test_a_model_whose_inner_one_was_re_routed_generates_too():
@@ -187,7 +187,7 @@ def test_data_flow_generates_with_a_cache_what_it_does_without():
     for inputs in (prompts(9), prompts(9, 4, 1)):
         for way in ("greedy", "beams", "static", "chunks"):
             found = generate(model, inputs, **WAYS[way])
-            assert len(found.cache.layers) == 9
+            assert len(cache_of(found).layers) == 9
             assert torch.equal(
                 found.sequences,
                 generate(model, inputs, num_beams=WAYS[way].get("num_beams", 1), use_cache=False).sequences,

@@ -11,7 +11,7 @@ from transformers import Cache, DynamicCache, StaticCache
 import depthgraph as dg
 from depthgraph.errors import CompileError, ConfigError
 
-from hf_models import layers_of, prompts, tiny
+from hf_models import CACHE, cache_of, layers_of, prompts, tiny
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -39,7 +39,7 @@ class Interpreter:
             for layer in self.layers
         ]
         masks_of = copy.deepcopy(self.plain)
-        self.model(ids, cache=self.plain)  # what the model's loop passes to its layers, now and in the next call
+        self.model(ids, **{CACHE: self.plain})  # what the model's loop passes to its layers, now and in the next call
         for hook in hooks:
             hook.remove()
         h, written = calls[0][0][0], {}
@@ -47,7 +47,7 @@ class Interpreter:
             h, written[layer] = self.visit(layer, h, calls[layer - 1])
         self.past.update(written)
         last = self.layers[-1].register_forward_hook(lambda *_: h)
-        logits = self.model(ids, cache=masks_of).logits
+        logits = self.model(ids, **{CACHE: masks_of}).logits
         last.remove()
         return logits
 
@@ -66,7 +66,7 @@ CACHES = {
 
 
 def by_steps(model, ids, cache, cuts=(6, 7, 8, 9, 10)):
-    return [model(ids[:, start:end], cache=cache).logits for start, end in zip((0, *cuts), cuts, strict=False)]
+    return [model(ids[:, start:end], **{CACHE: cache}).logits for start, end in zip((0, *cuts), cuts, strict=False)]
 
 
 @pytest.mark.parametrize("kind", CACHES)
@@ -119,13 +119,13 @@ def memory(cache):
 def test_it_needs_as_much_memory_as_the_model_without_a_route(name, kind):
     model, inputs = tiny(name), prompts(10)
     plain = CACHES[kind](model.config)
-    model(**inputs, cache=plain)
+    model(**inputs, **{CACHE: plain})
     sizes = {}
     for policy in ("per_execution", "last_visit"):
         dg.hf.reroute(model, "1 2x4 3..4 3", kv_cache=policy)
         assert model.config.kv_cache == policy
         cache = CACHES[kind](model.config)
-        model(**inputs, cache=cache)
+        model(**inputs, **{CACHE: cache})
         sizes[policy] = memory(cache)
         assert [int(slot.get_seq_length()) for slot in cache.layers] == [10] * len(cache.layers)
     assert sizes["last_visit"] == memory(plain)
@@ -139,15 +139,15 @@ def test_it_generates_what_steps_by_hand_do(how):
     model, inputs = tiny("gemma3"), prompts(8, 8)
     dg.hf.reroute(model, TEXT, kv_cache="last_visit")
     found = model.generate(**inputs, max_new_tokens=5, return_dict_in_generate=True, **how)
-    assert len(found.cache.layers) == 4
+    assert len(cache_of(found).layers) == 4
     if "num_beams" in how or "prefill_chunk_size" in how:
         return
     ids, cache = inputs["input_ids"], DynamicCache(config=model.config)
     with torch.no_grad():
-        logits = model(ids, cache=cache).logits
+        logits = model(ids, **{CACHE: cache}).logits
         for _ in range(5):
             ids = torch.cat([ids, logits[:, -1:].argmax(-1)], 1)
-            logits = model(ids[:, -1:], cache=cache).logits
+            logits = model(ids[:, -1:], **{CACHE: cache}).logits
     assert torch.equal(found.sequences, ids)
 
 

@@ -9,7 +9,7 @@ import depthgraph as dg
 from depthgraph.errors import CompileError, SpecError
 
 from hf_by_hand import by_hand
-from hf_models import MAIN, MODELS, N, prompts, tiny, unrolled
+from hf_models import MAIN, MODELS, N, cache_of, prompts, tiny, unrolled
 from strategies import flow_specs
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -141,9 +141,9 @@ def test_case_21_a_repeat_visit_has_a_slot_of_its_own():
     dg.hf.reroute(model, "1 (2..3)x2 4")
     with torch.no_grad():
         found, expected = model(**inputs), large(**inputs)
-    assert [slot.get_seq_length() for slot in found.cache.layers] == [7] * 6
+    assert [slot.get_seq_length() for slot in cache_of(found).layers] == [7] * 6
     assert torch.equal(found.logits, expected.logits)
-    for one, two in zip(found.cache.layers, expected.cache.layers, strict=True):
+    for one, two in zip(cache_of(found).layers, cache_of(expected).layers, strict=True):
         assert torch.equal(one.keys, two.keys)
         assert torch.equal(one.values, two.values)
 
