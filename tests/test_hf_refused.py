@@ -86,7 +86,7 @@ IN_A_FORWARD = {
 @pytest.mark.parametrize("rows", [1, 2, 3, 4])
 @pytest.mark.parametrize("name", IN_A_FORWARD)
 def test_a_loop_that_takes_more_from_a_layer_is_refused_when_it_runs(name, rows):
-    model = dg.hf.reroute(IN_A_FORWARD[name](), "1..4")
+    model = dg.hf.reroute(IN_A_FORWARD[name](), "1 2x2 3..4")
     with pytest.raises(CompileError) as raised:
         model(prompts(*[6] * rows)["input_ids"])
     assert raised.value.code == "unroutable-model"

@@ -12,7 +12,16 @@ from torch import nn
 from transformers.cache_utils import Cache
 
 from depthgraph.errors import CompileError
-from depthgraph.hf.running import CACHE_NAMES, Run, TakesTupleError, layers_or_stand_ins, run_route, waiting, with_exits
+from depthgraph.hf.running import (
+    CACHE_NAMES,
+    Run,
+    TakesTupleError,
+    layers_or_stand_ins,
+    run_route,
+    running,
+    waiting,
+    with_exits,
+)
 from depthgraph.hf.slots import Slots, give_slots
 from depthgraph.nn.weights import Gated, Mixer
 
@@ -65,8 +74,18 @@ class OwnerPart(Part):
         counts = {name: named.pop(name) for name in routing.counts if name in named}
         chosen = named.get("output_hidden_states") or vars(self.config).get("output_hidden_states")  # type: ignore[attr-defined]
         forward = functools.partial(self._base.forward, self)
+        run = routing.run(counts)
+        if run.slots.is_plain:  # then the model's own loop is what the route says
+            for value in (*args, *named.values()):
+                if isinstance(value, Cache):
+                    give_slots(value, run.slots)
+            token = running.set(None)  # a compiler can ask for it only where it saw it set
+            try:
+                return forward(*args, **named)
+            finally:
+                running.reset(token)
         try:
-            return run_route(routing.run(counts), forward, args, named, chosen)
+            return run_route(run, forward, args, named, chosen)
         except TakesTupleError:
             routing.takes_tuple = True
             return run_route(routing.run(counts), forward, args, named, chosen)

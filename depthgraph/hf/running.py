@@ -114,11 +114,12 @@ class Run:
         if not self.has_cache:
             return call.args, call.named
         slot, writes = self.slots.places[position], self.slots.writes[position]
-        args = tuple([SlotView(value, slot, writes) if isinstance(value, Cache) else value for value in call.args])
-        named = {
-            name: SlotView(value, slot, writes) if isinstance(value, Cache) else value
-            for name, value in call.named.items()
-        }
+        args, named = call.args, call.named
+        if args:
+            args = tuple([SlotView(value, slot, writes) if isinstance(value, Cache) else value for value in args])
+        for name, value in named.items():
+            if isinstance(value, Cache):
+                named = {**named, name: SlotView(value, slot, writes)}
         return args, named
 
     def execute(self, module: nn.Module, layer: int, position: int, hidden: Tensor) -> Tensor:
@@ -139,10 +140,8 @@ class Run:
 
 def _is_reentrant(module: Any) -> bool:
     """Return whether a layer will be checkpointed in the way of old, which wants an input with a gradient."""
-    if not (module.training and torch.is_grad_enabled()):
-        return False
     said = getattr(getattr(module, "_gradient_checkpointing_func", None), "keywords", {})
-    return bool(said.get("use_reentrant", False))
+    return bool(module.training and torch.is_grad_enabled() and said.get("use_reentrant", False))
 
 
 def _choose(chosen: Any, count: int) -> None:
@@ -213,7 +212,6 @@ class Step(nn.Module):
 
 #: The forward that runs in this thread, which the model's list of layers asks for.
 running: Any = CompileableContextVar("route_run")
-
 
 #: Where the forward of a model that has the one with the layers inside it waits for the hidden states at exits.
 waiting: Any = CompileableContextVar("route_exits")

@@ -43,6 +43,10 @@ class Slots:
     parameter_depth: int
     route: str = ""
 
+    def __post_init__(self) -> None:
+        """Find what is asked for at every forward, where a compiler cannot wait for a lock."""
+        _ = self.mark, self.is_plain
+
     @classmethod
     def of(
         cls, path: tuple[int, ...], parameter_depth: int, policy: CachePolicy = "per_execution", route: str = ""
@@ -64,12 +68,12 @@ class Slots:
         writes = tuple(last[layer] == position for position, layer in enumerate(path))
         return cls(layers, tuple(layers.index(layer) for layer in path), writes, parameter_depth, route)
 
-    @property
+    @functools.cached_property
     def mark(self) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
         """What a cache with these slots is marked with."""
         return self.route, self.layers, self.places
 
-    @property
+    @functools.cached_property
     def is_plain(self) -> bool:
         """Whether the model without a route fills a cache with the same: it runs 1 … N, and nothing else."""
         N = self.parameter_depth
