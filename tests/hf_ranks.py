@@ -1,5 +1,6 @@
 """Data-parallel training of models with a route in two processes; run as a script with the folder for its results."""
 
+import json
 import multiprocessing
 import os
 import sys
@@ -13,6 +14,8 @@ from hf_models import tiny
 
 RANKS = 2
 ROWS = 4
+#: Of the Trainer's rows, one in a batch: two steps, in which the processes have different ones.
+LENGTHS = (9, 5, 7, 3)
 #: Of routes, and what reroute takes beside them.
 CASES = {
     "chain": ("1 (2..3)x2 4", {}),
@@ -99,6 +102,20 @@ def fully_sharded(rank, folder):
         torch.save(gradients(model), folder / f"{kind} {case} {rank}.pt")
 
 
+def trained(rank, folder):
+    """Train with the Trainer, whose ranks have batches of different lengths, and keep its log."""
+    from transformers import Trainer, TrainingArguments
+
+    data = [{"input_ids": rows()[0, :length], "labels": rows()[0, :length]} for length in LENGTHS]
+    settings = TrainingArguments(
+        str(folder / "trainer"), per_device_train_batch_size=1, max_steps=2, logging_steps=1, use_cpu=True,
+        report_to="none", disable_tqdm=True, save_strategy="no", train_sampling_strategy="sequential",
+    )  # fmt: skip
+    trainer = Trainer(make("dropped"), settings, train_dataset=data, callbacks=[dg.hf.RouteFlops()])
+    trainer.train()
+    (folder / f"{rank}.json").write_text(json.dumps(trainer.state.log_history))
+
+
 def run(rank, folder):
     """Be one of the processes."""
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(RANKS), "MASTER_ADDR": "localhost"}
@@ -107,6 +124,7 @@ def run(rank, folder):
     torch.distributed.init_process_group("gloo", init_method=store, rank=rank, world_size=RANKS)
     data_parallel(rank, folder)
     fully_sharded(rank, folder)
+    trained(rank, folder)
     torch.distributed.destroy_process_group()
 
 

@@ -1,5 +1,6 @@
 """accelerate on models with a route: training, offloaded and dispatched models, several processes."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -186,8 +187,8 @@ def test_a_device_map_that_is_inferred_keeps_layers_whole():
 # --- several processes ---
 
 
-def test_gradients_of_two_processes_are_those_of_one(tmp_path):
-    """DistributedDataParallel by accelerate, with checkpointing too; FSDP2 by layers. Two processes, gloo."""
+def test_two_processes_train_as_one_does(tmp_path):
+    """DistributedDataParallel by accelerate, with checkpointing too; FSDP2 by layers; the Trainer. gloo, two processes."""
     run = subprocess.run(
         [sys.executable, Path(hf_ranks.__file__), tmp_path], capture_output=True, text=True, check=False
     )
@@ -200,6 +201,12 @@ def test_gradients_of_two_processes_are_those_of_one(tmp_path):
         assert gradients.keys() == one.keys()
         for name in one:
             torch.testing.assert_close(gradients[name], one[name], rtol=0, atol=1e-14, msg=f"{path.stem} {name}")
+    model, logs = hf_ranks.make("dropped"), [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1)]
+    first, second, third, fourth = (
+        dg.hf.training_flops(model, torch.zeros(1, length, dtype=torch.long)) for length in hf_ranks.LENGTHS
+    )
+    for log in logs:  # of all processes
+        assert [entry["route_flops"] for entry in log[:2]] == [first + second, first + second + third + fourth]
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+import torch
 from torch import Tensor, nn
 
 from depthgraph.errors import CostError, DepthGraphError
@@ -47,6 +48,14 @@ def on_meta(
             f"{type(model).__name__} does not run without data: {first_line(error)}",
             help="dg.cost counts the layers alone",
         ) from error
+
+
+def forward_and_backward(run: Callable[[], Tensor]) -> None:
+    """Call what `on_meta` hands out, and go back from its end as far as a gradient is wanted."""
+    with torch.inference_mode(False), torch.enable_grad(), torch.random.fork_rng(devices=[]), torch.device("meta"):
+        end = run()
+        if end.requires_grad:
+            torch.autograd.backward(end, torch.empty_like(end))
 
 
 def _given(model: nn.Module, args: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from depthgraph.hf.meta import on_meta
+from depthgraph.hf.meta import forward_and_backward, on_meta
 from depthgraph.nn.signature import is_wrapper
 
 #: Tokens of the batch that a model is tried with.
@@ -42,8 +42,5 @@ def unused_parameters(model: nn.Module, *args: Any, **named: Any) -> tuple[str, 
 
 
 def _unused(twin: nn.Module, run: Callable[[], Tensor]) -> list[str]:
-    with torch.inference_mode(False), torch.enable_grad(), torch.random.fork_rng(devices=[]), torch.device("meta"):
-        end = run()
-        if end.requires_grad:
-            torch.autograd.backward(end, torch.empty_like(end))
+    forward_and_backward(run)
     return [name for name, each in twin.named_parameters() if each.requires_grad and each.grad is None]
