@@ -68,9 +68,9 @@ def scan(
     """Try every block of layers i..j twice (or without it), and show what each does to the loss as a heat map.
 
     The way of RYS, "repeat your self": no weight changes, and 1..j i..N is compared with 1..N on the windows that
-    `hf eval` would take. Blocks share what their routes have in common, so that a scan of all of them costs about half
-    of what the routes would, one by one; its losses are the same to the last bit. DIR gets repeat.svg and repeat.csv,
-    or skip.svg and skip.csv.
+    `hf eval` would take. A block begins where the model without a route has got to before it, so
+    that fewer layers run than in its whole route; its loss is the same to the last bit. DIR gets repeat.svg and
+    repeat.csv, or skip.svg and skip.csv.
     """
     if output is not None:
         _check_picture(output)
@@ -155,12 +155,13 @@ def _print(heat: "Heat", rows: list[dict[str, Any]], top: int) -> None:
 
     from depthgraph.draw.heat import COLOURS, DARK, SIDE
     from depthgraph.draw.heat_text import heat_lines
+    from depthgraph.draw.palette import INK, PAPER
 
     screen = console()
     for line in heat_lines(heat, screen.width):
         text = Text(no_wrap=True, overflow="ignore")
         for piece in line:
-            ink = "white" if piece.level in DARK else "black"
+            ink = PAPER if piece.level in DARK else INK
             style = "" if piece.level is None else f"{ink} on {COLOURS[piece.level + SIDE]}"
             text.append(encodable(piece.text, sys.stdout.encoding), style)
         text.rstrip()

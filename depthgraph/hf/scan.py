@@ -66,9 +66,9 @@ def blocks(N: int, kind: Kind, *, step: int = 1, max_width: int | None = None) -
 
     Examples:
         >>> [block.route.text for block in blocks(3, "repeat")]
-        ['1x2 2..3', '(1..2)x2 3', '(1..3)x2', '1 2x2 3', '1 (2..3)x2', '1..2 3x2']
+        ['1x2 2..3', '1..2 1..3', '(1..3)x2', '1 2x2 3', '1..3 2..3', '1..2 3x2']
         >>> [block.route.text for block in blocks(3, "skip", max_width=1)]
-        ['drop(1) 2..3', '1 drop(2) 3', '1..2 drop(3)']
+        ['2..3 drop(1)', '1 3 drop(2)', '1..2 drop(3)']
     """
     edges = sorted({*range(0, N, step), N})
     pairs = [(low + 1, high) for low in edges for high in edges if low < high]
