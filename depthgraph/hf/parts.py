@@ -72,7 +72,8 @@ class OwnerPart(Part):
         if not routing.is_over(self):  # type: ignore[arg-type]  # a copy with other layers, as compile_regions makes one
             routing = self.__dict__["_routing"] = routing.over(self)  # type: ignore[arg-type]
         counts = {name: named.pop(name) for name in routing.counts if name in named}
-        chosen = named.get("output_hidden_states") or vars(self.config).get("output_hidden_states")  # type: ignore[attr-defined]
+        config = self.__dict__.get("config")  # not every module with layers has one
+        chosen = named.get("output_hidden_states") or (config and vars(config).get("output_hidden_states"))
         forward = functools.partial(self._base.forward, self)
         run = routing.run(counts)
         if run.slots.is_plain:  # then the model's own loop is what the route says
