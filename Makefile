@@ -63,7 +63,7 @@ $(WORKS)/ready: pyproject.toml constraints.txt tests/works_with/requirements.txt
 	@echo "installing torch, then depthgraph and what it works with, into $(WORKS)"
 	@$(CONSTRAIN) tests/works_with/constraints.txt constraints.txt > $(WORKS)/constraints.txt
 	@$(TRY) $(call own_pip,$(WORKS)) $(TORCH)
-	@$(TRY) $(call own_pip,$(WORKS)) --editable ".[train]" --requirement tests/works_with/requirements.txt
+	@$(TRY) $(call own_pip,$(WORKS)) --editable ".[train,hf]" --requirement tests/works_with/requirements.txt
 	@touch $@
 
 $(OLDER)/ready: pyproject.toml constraints.txt tests/works_with/transformers-5.23.txt
