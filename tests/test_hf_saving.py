@@ -329,6 +329,14 @@ def test_a_config_survives_every_way_of_copying_it(root, tmp_path, name):
         assert twin.model_type == SAVED[name][0].replace("gemma3", "gemma3_text")
 
 
+def test_a_class_with_a_route_loads_folders_itself(root):
+    model = dg.hf.from_pretrained(root / "flow")
+    again, told = type(model).from_pretrained(root / "flow", output_loading_info=True)
+    assert type(again) is type(model)
+    assert _no_news(told)
+    assert torch.equal(again(**prompts(6)).logits, model(**prompts(6)).logits)
+
+
 def test_a_state_dict_may_be_given_as_the_trainer_gives_it(root, tmp_path):
     model = dg.hf.from_pretrained(root / "flow")
     state = {name: tensor + 1 for name, tensor in model.state_dict().items()}

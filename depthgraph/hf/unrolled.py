@@ -103,6 +103,9 @@ def _check_plain(model: Any, kv_cache: str, route: Route) -> None:
             f"the model decodes with kv_cache={kv_cache!r}, and a plain model keeps keys and values of every layer"
         )
         raise CompileError("cannot-unroll", message, help='reroute it with kv_cache="per_execution" if that is right')
+    places = {tensor.device for tensor in (*model.parameters(), *model.buffers())}
+    if len(places) > 1 or torch.device("meta") in places:
+        raise _refused("its weights are on several devices, or offloaded; load it onto one")
     if getattr(model, "hf_quantizer", None) is not None:
         raise _refused("its weights are quantized; load it without")
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
+import transformers
 from torch import fx, nn
 
 from depthgraph.hf import alone, config_class, parts, plain_error, running, slots
@@ -36,8 +37,8 @@ SIGNS: Mapping[Any, str] = {operator.add: "+", operator.truediv: "/"}
 HEAD = '''
 """{base} with {N} layers and {E} executions of them: {route}
 
-depthgraph {version} wrote this file. It and `depthgraph_runtime.py` need torch and transformers; depthgraph
-itself is not needed. The weights have the names that they have without a route.
+depthgraph {version} wrote this file with transformers {transformers}. It and `depthgraph_runtime.py` need torch and
+transformers; depthgraph itself is not needed. The weights have the names that they have without a route.
 """
 '''
 
@@ -182,6 +183,7 @@ def model_code(model: nn.Module, routing: Routing, route: Route, version: str) -
     own = {each: type(module).__name__ for each, module in _own(layers).items()}
     body = OWNER_BODY.format(kind=kind.__name__, list_name=layers.name)
     terms = {"route": route, "N": route.parameter_depth, "E": route.execution_depth, "version": version}
+    terms |= {"transformers": transformers.__version__}
     terms |= {"name": name, "base": base.__name__, "config": named, "owner": layers.path, "list_name": layers.name}
     terms |= {"parts": "WrittenTop, OwnerPart" if is_owner else "WrittenTop", "own": _pairs(own)}
     used = sorted({*USED, *own.values()})
