@@ -225,3 +225,12 @@ def test_steps_by_hand_take_the_same_count_as_the_prompt():
         whole = model(ids, r=3, use_cache=False).logits
         parts = [model(ids[:, start:end], r=3, **{CACHE: cache}).logits for start, end in [(0, 5), (5, 6), (6, 8)]]
     torch.testing.assert_close(torch.cat(parts, 1), whole, rtol=1e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("name", ["temperature", "use_cache", "labels", "input_ids", "output_attentions"])
+def test_a_count_cannot_have_the_name_of_what_a_model_takes(name):
+    model = tiny("llama")
+    with pytest.raises(CompileError, match=f"`{name}` is a loop count, and an argument") as raised:
+        dg.hf.reroute(model, f"1 (2..3)x {name} 4", dynamic={name: 2})
+    assert raised.value.code == "layer-inputs"
+    assert not hasattr(model, "route")

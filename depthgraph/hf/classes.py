@@ -15,6 +15,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from depthgraph.errors import shown
+from depthgraph.hf.count_names import check_count_names
 from depthgraph.hf.find import Layers, find_layers, unroutable
 from depthgraph.hf.parts import WEIGHTS, OwnerPart, Part, TopPart, forward_of, list_property, routing_of, top_forward_of
 from depthgraph.hf.routing import Routing
@@ -125,6 +126,8 @@ def install(model: PreTrainedModel, settings: Settings, options: Mapping[str, An
     width = {"width": config.get_text_config(decoder=True).hidden_size}
     owner: Any = layers.owner
     check_forward(model, owner)
+    if settings.counts:
+        check_count_names(settings.counts, base_class(model).forward, base_class(owner).forward)
     routing = Routing(layers, config, settings, {**width, **options})
     set_route(config, settings)
     if owner is not model:

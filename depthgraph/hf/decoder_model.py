@@ -4,30 +4,27 @@ Its keys are those of `depthgraph.nn.Decoder` behind `model.`; the output matrix
 Importing this registers the classes with AutoConfig, AutoModel and AutoModelForCausalLM.
 """
 
-import inspect
 from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, GenerationConfig
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
 from transformers.cache_utils import Cache
 from transformers.generation import GenerationMixin
 from transformers.masking_utils import create_masks_for_generate
 from transformers.modeling_outputs import CausalLMOutputWithPast
-from transformers.utils.generic import TransformersKwargs, can_return_tuple
+from transformers.utils.generic import can_return_tuple
 
 from depthgraph.errors import CompileError, ConfigError
+from depthgraph.hf.count_names import LOSS_KEYWORDS, check_count_names
 from depthgraph.hf.decoder_base import DepthGraphModel, DepthGraphPreTrainedModel
 from depthgraph.hf.decoder_config import DepthGraphConfig
 from depthgraph.hf.decoder_layers import CACHE
 from depthgraph.nn.decoder import Decoder, DecoderLayer
 from depthgraph.nn.dynamic import DynamicModule
 from depthgraph.nn.module import RoutedModule
-
-#: What only the loss takes.
-LOSS_KEYWORDS = frozenset({"num_items_in_batch", "shift_labels", "ignore_index"})
 
 
 @dataclass
@@ -70,7 +67,7 @@ class DepthGraphForCausalLM(DepthGraphPreTrainedModel, GenerationMixin):
             CompileError: `loop-count`; `layer-inputs` for a count with the name of something else.
         """
         config.check()
-        _check_count_names(config)
+        check_count_names(config.loop_counts or (), type(self).forward)
         super().__init__(config)
         self.model = DepthGraphModel(config, seed=seed)
         self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
@@ -199,17 +196,6 @@ def _route_settings(body: RoutedModule | DynamicModule) -> dict[str, Any]:
         "route_bindings": bindings or None,
         "backprop_last": dict(recipe.last) or None,
     }
-
-
-def _check_count_names(config: DepthGraphConfig) -> None:
-    """Refuse counts that could not be given to `generate`, which takes other things under their names."""
-    taken = {*vars(GenerationConfig()), *TransformersKwargs.__optional_keys__, *LOSS_KEYWORDS, "return_dict"}
-    for function in (DepthGraphForCausalLM.forward, GenerationMixin.generate):
-        taken |= set(inspect.signature(function).parameters)
-    for name in config.loop_counts or ():
-        if name in taken:
-            message = f"`{name}` is a loop count, and an argument of `forward` or of `generate`"
-            raise CompileError("layer-inputs", message, help="give the count another name in the spec")
 
 
 AutoConfig.register(DepthGraphConfig.model_type, DepthGraphConfig, exist_ok=True)
