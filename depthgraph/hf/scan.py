@@ -105,7 +105,9 @@ class _Start:
     def run(self, counts: Mapping[str, int]) -> Run:
         """Return a forward that is about to run, as the routing does."""
         found: Run = type(self.routing).run(self.routing, counts)
-        return replace(found, body=functools.partial(self.body, found.body))
+        # under a name of its own, or 1..N would be run by the model's own loop, from its own state
+        slots = replace(found.slots, route=f"{found.slots.route} from another state")
+        return replace(found, body=functools.partial(self.body, found.body), slots=slots)
 
     def body(self, compiled: Callable[[Any, Any], Any], hidden: Tensor, run: Run) -> Tensor:
         """Run the compiled route."""
