@@ -184,13 +184,15 @@ def test_the_gradient_goes_through_the_last_iterations_only():
 def test_weights_of_a_loop_are_found_again_by_the_next_route_and_by_copies():
     model, inputs = dynamic("llama"), prompts(7, 3)
     weight = model.model.depthgraph.mix_1.weight
-    expected = model(**inputs, r=3).logits
+    expected, at_first = model(**inputs, r=3).logits, model(**inputs).logits
     for again in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
         assert torch.equal(again(**inputs, r=3).logits, expected)
         with torch.no_grad():
             again.model.layers[1].mlp.down_proj.weight.zero_()
             again.model.depthgraph.mix_1.weight.zero_()
         assert not torch.equal(again(**inputs, r=3).logits, expected)
+        assert torch.equal(again(**inputs).logits, again(**inputs, r=2).logits)
+        assert not torch.equal(again(**inputs).logits, at_first)
         assert torch.equal(model(**inputs, r=3).logits, expected)
     dg.hf.reroute(model, SPEC.replace("x r", "x3"))
     assert model.model.depthgraph.mix_1.weight is weight

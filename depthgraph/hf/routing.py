@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
+import torch
 from torch import nn
 
 from depthgraph.errors import CompileError
@@ -61,6 +63,9 @@ class Routing:
             self._take(weights)
         self._modules = modules
         self._register()
+        first = self.body.at() if isinstance(self.body, DynamicModule) else self.body
+        self._default = first, self._slots(first)
+        self._prepared = SimpleNamespace()
 
     def _take(self, weights: Mapping[str, nn.Module]) -> None:
         for name in self.body._modules:
@@ -115,8 +120,27 @@ class Routing:
             CompileError: `route-mismatch`: somebody changed what the config says since the route was compiled.
         """
         self._check_config()
+        self._check_fresh()
+        body, slots = self._default
+        if counts and not torch.compiler.is_compiling():
+            body = self.at(counts)
+            slots = self._slots(body)
+        elif counts:
+            body, slots = self._traced_at({name: len(tuple(range(count))) for name, count in counts.items()})
+        return Run(self.layers.owner, body, slots, self.takes_tuple)
+
+    def _traced_at(self, counts: Mapping[str, int]) -> tuple[RoutedModule, Slots]:
+        """Return the compiled route at some counts where a compiler traces: it reads what `_prepare` put there."""
+        name = "_".join([f"{name}={count}" for name, count in counts.items()])
+        self._prepare(name, **counts)
+        return getattr(self._prepared, name)  # type: ignore[no-any-return]
+
+    @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+    def _prepare(self, name: str, /, **counts: int) -> bool:
+        """Compile the route at some counts: it runs, untraced, when a compiler meets a count for the first time."""
         body = self.at(counts)
-        return Run(self.layers.owner, body, self._slots(body), self.takes_tuple)
+        setattr(self._prepared, name, (body, self._slots(body)))
+        return True
 
     def _check_config(self) -> None:
         config, said = vars(self.config), self.settings  # configs look every name up in a table first
