@@ -59,9 +59,9 @@ def unroll(model: nn.Module, **counts: int) -> PreTrainedModel:
 def save_unrolled(model: nn.Module, folder: str | os.PathLike[str], *, tokenizer: Any = None, **counts: int) -> Path:
     """Save what `unroll` returns, in the format and under the names that transformers has for a plain model.
 
-    An engine that reads the config's lists for single layers (`layer_types` …) runs it as it is. One that takes the kind
-    of a layer from its number, as llama.cpp does for some models with sliding windows, needs a route that keeps the
-    pattern: that is seen by no check here.
+    An engine that reads the config's lists for single layers (`layer_types` …) runs it as it is. One that takes the
+    kind of a layer from its number, as llama.cpp does for some models with sliding windows, needs a route that keeps
+    the pattern: that is seen by no check here.
 
     Args:
         model: as for `unroll`.
