@@ -84,6 +84,7 @@ bench: setup
 	$(BIN)/python benchmarks/overhead.py
 	$(BIN)/python benchmarks/loops.py
 	$(BIN)/python benchmarks/cost.py
+	$(BIN)/python benchmarks/huggingface.py
 
 clean:
 	rm -rf .venv .venv-peers $(WORKS) $(OLDER) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-output

@@ -45,9 +45,9 @@ def words(tmp_path_factory):
 def run(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
 
-    def called(*arguments):
+    def called(*arguments, command=("hf",)):
         with pytest.raises(SystemExit) as ended:
-            main(["hf", *map(str, arguments)])
+            main([*command, *map(str, arguments)])
         captured = capsys.readouterr()
         return ended.value.code or 0, captured.out, captured.err
 
@@ -375,10 +375,11 @@ def test_an_interrupted_run_says_how_to_go_on(folder, words, tmp_path):
 
 
 def test_commands_of_the_readme_run_on_a_small_model(folder, words, tmp_path, run):
-    lines = re.findall(r"(?m)^depthgraph hf (.*?)(?: +#.*)?$", (ROOT / "README.md").read_text(encoding="utf-8"))
-    names = {"MODEL_DIR": folder, "FILE": words, "DIR": tmp_path}
-    assert len(lines) >= 3
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    lines = re.findall(r"(?m)^depthgraph (hf .*?|.* MODEL_DIR .*?)(?: +#.*)?$", text)
+    names = {"MODEL_DIR": folder, "FILE": words, "DIR": tmp_path / "scan", "OUT": tmp_path / "out"}
+    assert len(lines) >= 4
     for line in lines:
-        code, out, err = run(*(names.get(word, word) for word in shlex.split(line)))
+        code, out, err = run(*(names.get(word, word) for word in shlex.split(line)), command=())
         assert code == 0, err
         assert out

@@ -124,7 +124,8 @@ def _commands():
         yield from re.findall(r"(?m)^(depthgraph .*?)(?: +#.*)?$", block)
 
 
-@pytest.mark.parametrize("command", [command for command in _commands() if command.split()[1] not in ("train", "hf")])
+# those with a model's folder are run by test_cli_hf
+@pytest.mark.parametrize("command", [each for each in _commands() if each.split()[1] != "train" and "MODEL_DIR" not in each])
 def test_commands_of_the_readme_run(command, tmp_path):
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     words = command.replace("depthgraph", f"{sys.executable} -m depthgraph", 1)
