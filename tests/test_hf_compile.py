@@ -7,7 +7,7 @@ from transformers import DynamicCache, StaticCache
 
 import depthgraph as dg
 
-from hf_models import prompts, tiny, unrolled
+from hf_models import CACHE, cache_of, prompts, tiny, unrolled
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -63,9 +63,9 @@ def test_decoding_with_a_static_cache_is_one_graph(name, kv_cache):
     for fast, counter in (compiled(model), (model, None)):
         cache = StaticCache(config=model.config, max_cache_len=16)
         with torch.no_grad():
-            steps = [model(ids[:, :6], cache=cache).logits]
+            steps = [model(ids[:, :6], **{CACHE: cache}).logits]
             for end in range(7, 13):
-                steps.append(fast(ids[:, end - 1 : end], cache=cache).logits)
+                steps.append(fast(ids[:, end - 1 : end], **{CACHE: cache}).logits)
                 counts += [counter.frame_count] if counter else []
         results.append(torch.cat(steps, 1))
     torch.testing.assert_close(*results, **CLOSE)
@@ -76,8 +76,8 @@ def test_a_prompt_is_one_graph_and_fills_the_slots():
     model, ids = dg.hf.reroute(small("llama"), TEXT), prompts(9)["input_ids"]
     fast, counter = compiled(model)
     with torch.no_grad():
-        found = fast(ids, cache=DynamicCache(config=model.config), use_cache=True)
-    assert [int(slot.get_seq_length()) for slot in found.cache.layers] == [9] * 4
+        found = fast(ids, **{CACHE: DynamicCache(config=model.config)}, use_cache=True)
+    assert [int(slot.get_seq_length()) for slot in cache_of(found).layers] == [9] * 4
     torch.testing.assert_close(found.logits, model(ids).logits, **CLOSE)
     assert counter.frame_count == 1
 
