@@ -163,6 +163,13 @@ def test_a_rerouted_model_is_wrapped_as_torchtitan_wraps_models_of_transformers(
     torch.testing.assert_close(model(tokens).logits, expected, rtol=1e-4, atol=1e-4)
 
 
+def test_a_model_whose_list_is_a_dict_already_is_refused_with_the_reason():
+    model = llama()
+    model.model.layers = SliceableModuleDict(dict(model.model.layers.named_children()))
+    with pytest.raises(dg.CompileError, match="4 layers are to be in one list of modules; found no list"):
+        dg.hf.reroute(model, "block(2..3)x2")
+
+
 def test_the_list_of_a_rerouted_model_is_its_own_which_has_names_too():
     plain = llama()
     layers = plain.model.layers
