@@ -125,7 +125,9 @@ def _commands():
 
 
 # those with a model's folder are run by test_cli_hf
-@pytest.mark.parametrize("command", [each for each in _commands() if each.split()[1] != "train" and "MODEL_DIR" not in each])
+@pytest.mark.parametrize(
+    "command", [each for each in _commands() if each.split()[1] != "train" and "MODEL_DIR" not in each]
+)
 def test_commands_of_the_readme_run(command, tmp_path):
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     words = command.replace("depthgraph", f"{sys.executable} -m depthgraph", 1)

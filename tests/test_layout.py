@@ -70,7 +70,9 @@ def test_importing_the_package_loads_nothing_heavy():
     assert not _loaded("import depthgraph") & HEAVY
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["hf", "eval", "--help"], ["schemes"], ["show", "lft(24)"], ["check", "lft(5)"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["hf", "eval", "--help"], ["schemes"], ["show", "lft(24)"], ["check", "lft(5)"]]
+)
 def test_the_command_line_loads_no_torch(arguments):
     code = f"from depthgraph.cli import main\ntry:\n    main({arguments!r})\nexcept SystemExit as e:\n    assert not e.code"
     assert not _loaded(code) & (HEAVY - {"lark"} if arguments != ["--help"] else HEAVY)

@@ -5,16 +5,19 @@ wrapped. So a `LlamaForCausalLM` with a route is a subclass of that name, and wh
 original.
 """
 
+import copy
 import functools
 import types
 import warnings
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import nn
-from transformers import PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 
 from depthgraph.errors import shown
+from depthgraph.hf.config_class import Routed
 from depthgraph.hf.count_names import check_count_names
 from depthgraph.hf.find import Layers, find_layers, unroutable
 from depthgraph.hf.parts import WEIGHTS, OwnerPart, Part, TopPart, forward_of, list_property, routing_of, top_forward_of
@@ -122,18 +125,36 @@ def install(model: PreTrainedModel, settings: Settings, options: Mapping[str, An
     """
     before = routing_of(model, None)
     layers = find_layers(model) if before is None else _as_now(before.layers)
-    config = model.config
+    config, copies = _config_of_its_own(model)
     width = {"width": config.get_text_config(decoder=True).hidden_size}
     owner: Any = layers.owner
     check_forward(model, owner)
     if settings.counts:
         check_count_names(settings.counts, base_class(model).forward, base_class(owner).forward)
-    routing = Routing(layers, config, settings, {**width, **options})
+    with torch.inference_mode(False):  # weights of the route are to be trained, wherever this is called
+        routing = Routing(layers, config, settings, {**width, **options})
+    for module in model.modules():
+        vars(module).update({name: copies[id(value)] for name, value in vars(module).items() if id(value) in copies})
     set_route(config, settings)
     if owner is not model:
         _change_class(model, routed_class(base_class(model), None, True))
     _change_class(owner, routed_class(base_class(owner), layers.name, owner is model))
     owner.__dict__["_routing"] = routing
+
+
+def _config_of_its_own(model: PreTrainedModel) -> tuple[Any, dict[int, Any]]:
+    """Return the config that a model is to have: a copy, because other models may have been built of the same object.
+
+    They run without the route, and would be saved with it.
+
+    Returns:
+        the config; and the copies of it and of the configs in it, by the id of what they are copies of.
+    """
+    if isinstance(model.config, Routed) or model.base_model is model:  # a base model may be a part of another
+        return model.config, {}
+    made: dict[int, Any] = {}
+    config = copy.deepcopy(model.config, made)
+    return config, {key: value for key, value in made.items() if isinstance(value, PreTrainedConfig)}
 
 
 def check_forward(model: nn.Module, owner: nn.Module) -> None:

@@ -22,6 +22,7 @@ from depthgraph.hf.count_names import LOSS_KEYWORDS, check_count_names
 from depthgraph.hf.decoder_base import DepthGraphModel, DepthGraphPreTrainedModel
 from depthgraph.hf.decoder_config import DepthGraphConfig
 from depthgraph.hf.decoder_layers import CACHE
+from depthgraph.hf.parts import chosen_of, guided_at, refuse_counts_in
 from depthgraph.nn.decoder import Decoder, DecoderLayer
 from depthgraph.nn.dynamic import DynamicModule
 from depthgraph.nn.module import RoutedModule
@@ -141,6 +142,11 @@ class DepthGraphForCausalLM(DepthGraphPreTrainedModel, GenerationMixin):
         """Let the loop counts through, which no signature has."""
         counts = self.model.counts
         super()._validate_model_kwargs({name: value for name, value in model_kwargs.items() if name not in counts})
+
+    def _get_logits_processor(self, generation_config: Any, *args: Any, **named: Any) -> Any:
+        found = super()._get_logits_processor(generation_config, *args, **named)
+        refuse_counts_in(generation_config, self.model.counts)
+        return guided_at(found, self, chosen_of(self.model.counts, named.get("model_kwargs") or {}))
 
     def init_continuous_batching(self, *args: Any, **named: Any) -> NoReturn:
         """Refuse continuous batching, whose paged cache has one slot a layer.

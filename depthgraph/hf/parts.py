@@ -5,7 +5,7 @@ the three of them are written into folders that load without it (`standalone`).
 """
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from torch import nn
@@ -109,11 +109,16 @@ class TopPart(Part):
     def _prepare_cache_for_generation(self, generation_config: Any, model_kwargs: dict[str, Any], *rest: Any) -> Any:
         found = super()._prepare_cache_for_generation(generation_config, model_kwargs, *rest)  # type: ignore[misc]
         routing: AnyRouting = self.routing
-        slots = routing.slots_at({name: model_kwargs[name] for name in routing.counts if name in model_kwargs})
+        slots = routing.slots_at(chosen_of(routing.counts, model_kwargs))
         for name in CACHE_NAMES & model_kwargs.keys():
             if isinstance(model_kwargs[name], Cache):
                 give_slots(model_kwargs[name], slots)
         return found
+
+    def _get_logits_processor(self, generation_config: Any, *args: Any, **named: Any) -> Any:
+        found = super()._get_logits_processor(generation_config, *args, **named)  # type: ignore[misc]
+        refuse_counts_in(generation_config, self.routing.counts)
+        return guided_at(found, self, chosen_of(self.routing.counts, named.get("model_kwargs") or {}))
 
     def _get_candidate_generator(
         self, generation_config: Any, *args: Any, model_kwargs: dict[str, Any], **named: Any
@@ -133,6 +138,31 @@ class TopPart(Part):
         """
         message = "continuous batching keeps keys and values in a paged cache with one entry for each layer"
         raise CompileError("cache-mismatch", message, help="generate in batches: model.generate(ids, attention_mask=…)")
+
+
+def chosen_of(counts: Iterable[str], named: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the loop counts among keywords."""
+    return {name: named[name] for name in counts if name in named}
+
+
+def guided_at(processors: Any, model: Any, counts: Mapping[str, int]) -> Any:
+    """Have what runs the model once more for every token, as classifier-free guidance does, run it at its counts."""
+    for each in processors:
+        if counts and getattr(each, "model", None) is model:
+            each.model = functools.partial(model, **counts)
+    return processors
+
+
+def refuse_counts_in(generation_config: Any, counts: Iterable[str]) -> None:
+    """Refuse a generation config that says loop counts: it keeps whatever it is given, and `generate` asks for none.
+
+    Raises:
+        CompileError: `loop-count`.
+    """
+    for name in counts:
+        if hasattr(generation_config, name):
+            message = f"the generation config says the loop count `{name}`, which `generate` does not read there"
+            raise CompileError("loop-count", message, help=f"say it at the call: generate(…, {name}=…)")
 
 
 def list_property(name: str) -> property:

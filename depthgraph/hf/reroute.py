@@ -1,5 +1,6 @@
 """A route over the layers of a loaded Hugging Face model: on, off, and from a folder."""
 
+import copy
 import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -9,9 +10,9 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from depthgraph.errors import CompileError
 from depthgraph.hf.auto import registered
-from depthgraph.hf.classes import RoutedTop, install, uninstall
+from depthgraph.hf.classes import RoutedTop, install, routed_class, uninstall
 from depthgraph.hf.config_class import Routed
-from depthgraph.hf.find import find_layers
+from depthgraph.hf.find import find_layers, unroutable
 from depthgraph.hf.parts import routing_of
 from depthgraph.hf.routing import Routing
 from depthgraph.hf.settings import Settings, set_route
@@ -24,6 +25,21 @@ if TYPE_CHECKING:
     import networkx as nx
 
 M = TypeVar("M", bound=nn.Module)
+
+#: Keywords of `from_pretrained` that say where its files are.
+FOR_FILES = (
+    "revision",
+    "token",
+    "cache_dir",
+    "subfolder",
+    "local_files_only",
+    "force_download",
+    "trust_remote_code",
+    "code_revision",
+)
+
+#: Those that a config has too, and that the model's own `from_pretrained` has to see.
+NO_SETTINGS = ("dtype", "torch_dtype", "quantization_config")
 
 
 def reroute(
@@ -62,6 +78,8 @@ def reroute(
         raise CompileError(
             "loop-count", message, help='write `stopgrad` in the route, or name the count: dynamic={"r": 4}'
         )
+    if not isinstance(model, nn.Module):
+        raise unroutable(model, "it is no torch module", "load it first; or dg.hf.from_pretrained(folder, route)")
     inner = unwrapped(model)
     before = routing_of(inner, None)
     layers = before.layers if before is not None else find_layers(inner)
@@ -95,7 +113,7 @@ def routing_or_error(model: nn.Module) -> Routing:
     Raises:
         CompileError: `no-compiled-route` if it has none.
     """
-    routing = routing_of(model, None)
+    routing = routing_of(model, None) if isinstance(model, nn.Module) else None
     if routing is None:
         message = f"this {type(model).__name__} has no route"
         raise CompileError("no-compiled-route", message, help="dg.hf.reroute(model, route) gives it one")
@@ -131,20 +149,21 @@ def from_pretrained(
     Args:
         name: a folder, or a name on the hub.
         route: instead of the checkpoint's own; None for that one.
-        dynamic: as for `reroute`.
-        bindings: as for `reroute`.
+        dynamic: as for `reroute`; of the checkpoint's own route if no other is given.
+        bindings: as `dynamic`.
         kv_cache: as for `reroute`; None for the checkpoint's own, or `per_execution`.
-        auto_class: of transformers.
-        named: what its `from_pretrained` takes: `dtype`, `device_map` …
+        auto_class: of transformers; or the class of a model.
+        named: what its `from_pretrained` takes: `dtype`, `device_map`, settings of the config …
 
     Raises:
         SpecError: the text means no route over the checkpoint's layers; before weights are read.
         CompileError: `no-compiled-route` if neither the checkpoint nor the caller says a route.
     """
-    passed = {
-        key: named[key] for key in ("revision", "token", "cache_dir", "subfolder", "local_files_only") if key in named
-    }
-    config = named.pop("config", None) or AutoConfig.from_pretrained(name, **passed)
+    config = _config_of(name, named)
+    if route is None and isinstance(config, Routed) and not (dynamic is None and bindings is None):
+        route = config.route  # with other counts, or other values of its names
+        dynamic = config.loop_counts if dynamic is None else dynamic
+        bindings = config.route_bindings if bindings is None else bindings
     if route is not None:
         depth = config.get_text_config(decoder=True).num_hidden_layers
         policy = kv_cache or (config.kv_cache if isinstance(config, Routed) else "per_execution")
@@ -155,7 +174,28 @@ def from_pretrained(
         raise CompileError("no-compiled-route", message, help='give one: from_pretrained(name, "block(2..4)x2")')
     elif kv_cache is not None:
         config.kv_cache = kv_cache
-    return auto_class.from_pretrained(name, config=config, **named)
+    return _with_route(auto_class).from_pretrained(name, config=config, **named)
+
+
+def _with_route(auto_class: Any) -> Any:
+    """Return an auto class as it is; of the class of a model that with a route, since it would load none itself."""
+    is_model = isinstance(auto_class, type) and issubclass(auto_class, PreTrainedModel)
+    return routed_class(auto_class, None, True) if is_model and not issubclass(auto_class, RoutedTop) else auto_class
+
+
+def _config_of(name: str | os.PathLike[str], named: dict[str, Any]) -> Any:
+    """Return a checkpoint's config, or a copy of the one that is given, with the settings among the keywords.
+
+    Args:
+        name: of the checkpoint.
+        named: the keywords of `from_pretrained`, out of which settings of the config are taken.
+    """
+    passed = {key: named[key] for key in FOR_FILES if key in named}
+    given = named.pop("config", None)
+    config = AutoConfig.from_pretrained(name, **passed) if given is None else copy.deepcopy(given)
+    for key in [key for key in named if key not in NO_SETTINGS and hasattr(config, key)]:
+        setattr(config, key, named.pop(key))
+    return config
 
 
 def base_config_class(config: Any) -> Any:

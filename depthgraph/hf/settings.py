@@ -54,6 +54,7 @@ class Settings:
             CompileError: `loop-count`, `not-a-route`, or a `kv_cache` that is no policy.
         """
         policy = checked_policy(kv_cache)
+        _check_names(dynamic, bindings)
         if dynamic is not None:
             recipe = Recipe.of(_spec(route), depth, dynamic, bindings or {}, None, {})
             counts = {name: _known(recipe, name) for name in recipe.names}
@@ -80,6 +81,19 @@ class Settings:
             )
         depth = config.get_text_config(decoder=True).num_hidden_layers
         return cls.of(config.route, depth, config.loop_counts or None, config.route_bindings, config.kv_cache)
+
+
+def _check_names(dynamic: object, bindings: object) -> None:
+    """Refuse loop counts and bindings that are none, which `config.json` may say too."""
+    if not isinstance(dynamic, Iterable | None):
+        message = f"`dynamic` names the loop counts that are chosen at run time; found {shown(dynamic)}"
+        raise CompileError("loop-count", message, help='say them, and what the model is trained with: {"r": 4}')
+    if not isinstance(bindings, Mapping | None):
+        message = f"`bindings` are values of the spec's names; found {shown(bindings)}"
+        raise CompileError("loop-count", message, help='a dict: {"r": 4}')
+    if bindings and "N" in bindings:
+        message = f"`N` is the number of the model's layers, and `bindings` say {shown(bindings['N'])}"
+        raise CompileError("loop-count", message, help="leave it out")
 
 
 def _spec(route: object) -> "str | Source | RouteSpec":
