@@ -148,7 +148,7 @@ def chosen_of(counts: Iterable[str], named: Mapping[str, Any]) -> dict[str, Any]
 def guided_at(processors: Any, model: Any, counts: Mapping[str, int]) -> Any:
     """Have what runs the model once more for every token, as classifier-free guidance does, run it at its counts."""
     for each in processors:
-        if counts and getattr(each, "model", None) is model:
+        if counts and hasattr(each, "model") and each.model is model:
             each.model = functools.partial(model, **counts)
     return processors
 
