@@ -196,3 +196,23 @@ def test_a_base_model_that_is_part_of_another_shares_its_config_as_before(tmp_pa
     model.save_pretrained(tmp_path)
     loaded = transformers.AutoModelForCausalLM.from_pretrained(tmp_path)
     assert loaded(ids).logits.equal(model(ids).logits)
+
+
+@pytest.mark.filterwarnings("ignore:the model runs with")
+def test_a_saved_reference_decoder_is_loaded_under_its_route_or_another(tmp_path):
+    config = dg.hf.DepthGraphConfig(
+        vocab_size=64, hidden_size=32, intermediate_size=48, num_hidden_layers=4, num_attention_heads=4,
+        route="1 (2 3)x r 4", loop_counts={"r": 2}, backprop_last={"r": 1},
+    )  # fmt: skip
+    dg.hf.DepthGraphForCausalLM(config, seed=0).save_pretrained(tmp_path)
+    own, deeper, other = (
+        dg.hf.from_pretrained(tmp_path, **named) for named in ({}, {"dynamic": {"r": 5}}, {"route": "lft(4)"})
+    )
+    assert [model.config.execution_depth for model in (own, deeper, other)] == [6, 12, 8]
+    assert deeper.config.backprop_last == {"r": 1}
+    ids = prompts(5)["input_ids"]
+    assert deeper(ids).logits.equal(own(ids, r=5).logits)
+    with pytest.raises(dg.ConfigError, match="last_visit"):
+        dg.hf.from_pretrained(tmp_path, kv_cache="last_visit")
+    with pytest.raises(dg.SpecError, match="layer 5"):
+        dg.hf.from_pretrained(tmp_path, "lft(9)")

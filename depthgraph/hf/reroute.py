@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
-from depthgraph.errors import CompileError
+from depthgraph.errors import CompileError, ConfigError
 from depthgraph.hf.auto import registered
 from depthgraph.hf.classes import RoutedTop, install, routed_class, uninstall
 from depthgraph.hf.config_class import Routed
@@ -160,6 +160,9 @@ def from_pretrained(
         CompileError: `no-compiled-route` if neither the checkpoint nor the caller says a route.
     """
     config = _config_of(name, named)
+    if config.model_type == "depthgraph":  # the reference decoder, whose config has always a route
+        _set_on_decoder(config, route, dynamic, bindings, kv_cache)
+        return auto_class.from_pretrained(name, config=config, **named)
     if route is None and isinstance(config, Routed) and not (dynamic is None and bindings is None):
         route = config.route  # with other counts, or other values of its names
         dynamic = config.loop_counts if dynamic is None else dynamic
@@ -175,6 +178,24 @@ def from_pretrained(
     elif kv_cache is not None:
         config.kv_cache = kv_cache
     return _with_route(auto_class).from_pretrained(name, config=config, **named)
+
+
+def _set_on_decoder(config: Any, route: Any, dynamic: Any, bindings: Any, kv_cache: CachePolicy | None) -> None:
+    """Give the config of a reference decoder another route, or other counts of its own."""
+    if kv_cache == "last_visit":
+        message = "the reference decoder keeps keys and values of every execution, and `last_visit` is asked for"
+        raise ConfigError("invalid-config", message, help="leave `kv_cache` out")
+    if route is None and dynamic is None and bindings is None:
+        return
+    if route is not None:
+        config.backprop_last = None  # of the counts of another spec
+    elif dynamic is None:
+        dynamic = config.loop_counts
+    if route is None and bindings is None:
+        bindings = config.route_bindings
+    said = config.route if route is None else route
+    settings = Settings.of(said, config.num_hidden_layers, dynamic, bindings, kv_cache or "per_execution")
+    config.route, config.loop_counts, config.route_bindings = settings.route, settings.counts, settings.bindings
 
 
 def _with_route(auto_class: Any) -> Any:
