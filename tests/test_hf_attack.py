@@ -216,3 +216,9 @@ def test_a_saved_reference_decoder_is_loaded_under_its_route_or_another(tmp_path
         dg.hf.from_pretrained(tmp_path, kv_cache="last_visit")
     with pytest.raises(dg.SpecError, match="layer 5"):
         dg.hf.from_pretrained(tmp_path, "lft(9)")
+
+
+@pytest.mark.parametrize("name", ["past_key_values", "cache_params", "return_dict", "labels", "max_new_tokens"])
+def test_a_loop_count_has_no_name_that_models_take(name):
+    with pytest.raises(dg.CompileError, match=f"`{name}` is a loop count, and an argument"):
+        dg.hf.reroute(tiny("llama"), f"1 (2 3)x {name} 4", dynamic={name: 2})

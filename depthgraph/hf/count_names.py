@@ -13,6 +13,9 @@ from depthgraph.errors import CompileError
 #: What only the loss takes.
 LOSS_KEYWORDS = frozenset({"num_items_in_batch", "shift_labels", "ignore_index"})
 
+#: What models take without a word of it in their signature: older names of the cache, and how they return.
+OLDER = frozenset({"past_key_values", "cache_params", "return_dict"})
+
 
 def check_count_names(names: Iterable[str], *forwards: Callable[..., Any]) -> None:
     """Refuse counts that could not be given to a model.
@@ -24,7 +27,7 @@ def check_count_names(names: Iterable[str], *forwards: Callable[..., Any]) -> No
     Raises:
         CompileError: `layer-inputs`.
     """
-    taken = {*vars(GenerationConfig()), *TransformersKwargs.__optional_keys__, *LOSS_KEYWORDS, "return_dict"}
+    taken = {*vars(GenerationConfig()), *TransformersKwargs.__optional_keys__, *LOSS_KEYWORDS, *OLDER}
     for function in (*forwards, GenerationMixin.generate):
         taken |= set(inspect.signature(function).parameters)
     for name in names:
