@@ -8,6 +8,7 @@ import torch
 import transformers
 
 import depthgraph as dg
+from depthgraph.errors import CompileError, DepthGraphError
 
 from hf_models import prompts, tiny, unrolled
 
@@ -222,3 +223,28 @@ def test_a_saved_reference_decoder_is_loaded_under_its_route_or_another(tmp_path
 def test_a_loop_count_has_no_name_that_models_take(name):
     with pytest.raises(dg.CompileError, match=f"`{name}` is a loop count, and an argument"):
         dg.hf.reroute(tiny("llama"), f"1 (2 3)x {name} 4", dynamic={name: 2})
+
+
+def test_counts_of_a_fixed_route_are_refused_and_not_left_out():
+    model = dg.hf.reroute(tiny("llama"), "1 2x2 3..4")
+    for call in (dg.hf.unroll, dg.hf.model_card):
+        with pytest.raises(CompileError, match="the model has no loop count `r`"):
+            call(model, r=3)
+
+
+def test_a_config_that_says_another_route_than_runs_is_not_saved(tmp_path):
+    model = dg.hf.reroute(tiny("llama"), "1 2x2 3..4")
+    model.config.route = "1..4"
+    with pytest.raises(CompileError, match="the config says `1..4`"):
+        model.save_pretrained(tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.parametrize(("tokenizer", "code"), [("/nonexistent", "missing-file"), (3, "invalid-config")])
+def test_what_is_no_tokenizer_is_refused_and_nothing_is_written(tokenizer, code, tmp_path):
+    model = dg.hf.reroute(tiny("llama"), "1 2x2 3..4")
+    for save in (dg.hf.save_standalone, dg.hf.save_unrolled):
+        with pytest.raises(DepthGraphError) as raised:
+            save(model, tmp_path / "model", tokenizer=tokenizer)
+        assert raised.value.code == code
+        assert not (tmp_path / "model").exists()

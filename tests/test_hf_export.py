@@ -74,7 +74,14 @@ def check(folder, expected):
         # where experts are multiplied in groups, the last bits of backward depend on where weights lie in memory
         "gradient": torch.allclose(gradient, expected["gradient"], rtol=1e-5, atol=1e-5),
         "exits": len(output.get("exit_hidden_states", ())) == expected["exits"],
+        "hidden": len(hidden := model(**batch, output_hidden_states=True).hidden_states) == len(expected["hidden"])
+        and all(torch.equal(one, other) for one, other in zip(hidden, expected["hidden"])),
+        "attentions": _attentions(model, batch) == expected["attentions"],
     }
+
+def _attentions(model, batch):
+    model.set_attn_implementation("eager")
+    return len(model(**batch, output_attentions=True).attentions)
 
 def refused(**named):
     try:
@@ -126,7 +133,14 @@ def _expected(model, counts):
         "slots": len((cached.get("cache") or cached.past_key_values).layers),
         "gradient": next(model.parameters()).grad,
         "exits": len(output.get("exit_hidden_states", ())),
+        "hidden": [state.detach() for state in model(**batch, **counts, output_hidden_states=True).hidden_states],
+        "attentions": _attentions(model, batch, counts),
     }
+
+
+def _attentions(model, batch, counts):
+    model.set_attn_implementation("eager")
+    return len(model(**batch, **counts, output_attentions=True).attentions)
 
 
 @pytest.fixture(scope="module")
@@ -162,6 +176,7 @@ def test_a_folder_runs_its_route_without_depthgraph_and_is_saved_again(found, na
     same = [True, True]
     assert found[name] == {
         "told": [[], []], "logits": same, "tokens": same, "slots": same, "gradient": same, "exits": same,
+        "hidden": same, "attentions": same,
     }  # fmt: skip
 
 

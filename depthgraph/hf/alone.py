@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 from torch import Tensor, nn
 from transformers.conversion_mapping import get_checkpoint_conversion_mapping, register_checkpoint_conversion_mapping
+from transformers.utils.output_capturing import _CAN_RECORD_REGISTRY
 
 from depthgraph.errors import CompileError
 from depthgraph.hf.parts import WEIGHTS, TopPart
@@ -145,6 +146,8 @@ class WrittenTop(TopPart):
             owner.add_module(WEIGHTS, holder)
         if self.owner_class is not None:
             owner.__class__ = self.owner_class
+            # by the class of an object, and only while it is built, transformers learns what its outputs are taken from
+            _CAN_RECORD_REGISTRY[owner] = getattr(owner, "_can_record_outputs", None)
         owner.__dict__["_routing"] = WrittenRouting(self.written, owner, config)
 
 

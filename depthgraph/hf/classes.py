@@ -69,6 +69,15 @@ class RoutedTop(RoutedPart, TopPart):
         super().__init__(config, *inputs, **named)  # type: ignore[call-arg]
         install(self, settings, {})
 
+    def save_pretrained(self, *args: Any, **named: Any) -> Any:
+        """Save the model, unless its config says another route than it runs.
+
+        Raises:
+            CompileError: `route-mismatch`.
+        """
+        self.routing.check_config()
+        return super().save_pretrained(*args, **named)  # type: ignore[misc]
+
     @property
     def route(self) -> Route:
         """The route that runs; with loop counts at run time, that of the counts that it was trained with."""

@@ -90,9 +90,18 @@ class Routing:
         return () if self.settings.counts is None else tuple(self.settings.counts)
 
     def at(self, counts: Mapping[str, int]) -> RoutedModule:
-        """Return the compiled route at some counts, over the layers that the model has now."""
+        """Return the compiled route at some counts, over the layers that the model has now.
+
+        Raises:
+            CompileError: `loop-count` for counts that the model does not have.
+        """
         self._check_fresh()
-        return self.body.at(**counts) if isinstance(self.body, DynamicModule) else self.body
+        if isinstance(self.body, DynamicModule):
+            return self.body.at(**counts)
+        if counts:
+            message = f"the model has no loop count {', '.join(f'`{name}`' for name in counts)}"
+            raise CompileError("loop-count", message, help="its route is fixed: leave the counts out")
+        return self.body
 
     def is_over(self, owner: nn.Module) -> bool:
         """Return whether the route is over the layers of this module."""
@@ -119,7 +128,7 @@ class Routing:
         Raises:
             CompileError: `route-mismatch`: somebody changed what the config says since the route was compiled.
         """
-        self._check_config()
+        self.check_config()
         self._check_fresh()
         body, slots = self._default
         if counts and not torch.compiler.is_compiling():
@@ -142,7 +151,12 @@ class Routing:
         setattr(self._prepared, name, (body, self._slots(body)))
         return True
 
-    def _check_config(self) -> None:
+    def check_config(self) -> None:
+        """Refuse a config that says something else than the model runs.
+
+        Raises:
+            CompileError: `route-mismatch`.
+        """
         config, said = vars(self.config), self.settings  # configs look every name up in a table first
         now = config["route"], config["kv_cache"], config["loop_counts"] or None
         if now != (said.route, said.kv_cache, said.counts):

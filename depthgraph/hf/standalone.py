@@ -12,7 +12,7 @@ from torch import nn
 from transformers.models.auto import modeling_auto
 
 from depthgraph import __version__
-from depthgraph.errors import CompileError, ConfigError
+from depthgraph.errors import ConfigError, shown
 from depthgraph.hf.card import save_card
 from depthgraph.hf.find import unroutable
 from depthgraph.hf.parts import WEIGHTS
@@ -54,9 +54,6 @@ def save_standalone(model: nn.Module, folder: str | os.PathLike[str], *, tokeniz
         ConfigError: `existing-files`, `missing-file`.
     """
     top, routing = routed_top(model), routing_or_error(model)
-    if counts and not routing.counts:
-        message = f"the model has no loop count {', '.join(f'`{name}`' for name in counts)}"
-        raise CompileError("loop-count", message, help="its route is fixed: leave the counts out")
     route = routing.at(counts).route
     check_weights(top, routing)
     code, config_name, name = model_code(top, routing, route, __version__)
@@ -79,12 +76,22 @@ def _rewrite_config(file: Path, route: Route, name: str, auto_map: dict[str, str
 
 
 def save_tokenizer(tokenizer: Any, folder: Path) -> None:
-    """Save a tokenizer, or copy the files of one from another folder; None for none."""
+    """Save a tokenizer, or copy the files of one from another folder, which may have none; None for none.
+
+    Raises:
+        ConfigError: `missing-file` for a folder that is not there; `invalid-config` for what is no tokenizer.
+    """
     if isinstance(tokenizer, str | os.PathLike):
+        if not Path(tokenizer).is_dir():
+            message = f"there is no folder {os.fspath(tokenizer)!r} to take a tokenizer from"
+            raise ConfigError("missing-file", message, help="give the folder of a model, or a tokenizer")
         for file in sorted({file for pattern in TOKENIZER_FILES for file in Path(tokenizer).glob(pattern)}):
             shutil.copyfile(file, folder / file.name)
-    elif tokenizer is not None:
+    elif hasattr(tokenizer, "save_pretrained"):
         tokenizer.save_pretrained(folder)
+    elif tokenizer is not None:
+        message = f"`tokenizer` is a tokenizer of transformers, or a folder with one; found {shown(tokenizer)}"
+        raise ConfigError("invalid-config", message, help="AutoTokenizer.from_pretrained(folder)")
 
 
 def check_weights(model: Any, routing: Routing) -> None:
