@@ -9,7 +9,7 @@ So nothing is known here of any architecture. What has to hold is that a model g
 the layer before it returned; a stand-in sees whether it is handed what its neighbour handed on, and refuses otherwise.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,12 +25,25 @@ from depthgraph.hf.slots import Slots, SlotView, give_slots
 CACHE_NAMES = frozenset({"cache", "past_key_values", "past_key_value", "layer_past"})
 
 
-@dataclass
 class Call:
-    """What the model's loop passed to one layer beside the hidden state."""
+    """What the model's loop passed to one layer beside the hidden state.
 
-    args: tuple[Any, ...]
-    named: dict[str, Any]
+    Attributes:
+        args: by place.
+        named: by name.
+        caches: those among them, each with its place or its name.
+    """
+
+    def __init__(self, args: tuple[Any, ...], named: dict[str, Any]) -> None:
+        self.args = args
+        self.named = named
+        self.caches: list[tuple[int | str, Cache]] = []
+        for place, value in enumerate(args):
+            if isinstance(value, Cache):
+                self.caches.append((place, value))
+        for name, value in named.items():
+            if isinstance(value, Cache):
+                self.caches.append((name, value))
 
 
 @dataclass
@@ -46,7 +59,6 @@ class Run:
         hidden: what was handed to the last stand-in.
         version: how often the hidden state had been written to when the first stand-in was handed it.
         output: what the body returned; None until the last stand-in was called.
-        has_cache: whether a cache was passed to the layers.
         chosen: the `output_hidden_states` that was asked for: yes, no, an index or several.
     """
 
@@ -58,7 +70,6 @@ class Run:
     hidden: Any = None
     version: int = 0
     output: Any = None
-    has_cache: bool = False
     chosen: Any = None
 
     def noted(self, index: int, hidden: Any, call: Call) -> Any:
@@ -85,42 +96,21 @@ class Run:
         return (hidden,) if self.takes_tuple else hidden
 
     def _finished(self, hidden: Tensor) -> Tensor:
-        for cache in self._caches():
+        for _, cache in self.calls[0].caches:
             give_slots(cache, self.slots)
-            self.has_cache = True
+        self._check_names()
         if self.chosen and self.chosen is not True:
             _choose(self.chosen, len(self.slots.places) + 1)
         self.output = self.body(hidden, self)
         output: Tensor = self.output[0] if isinstance(self.output, tuple) else self.output
         return output
 
-    def _caches(self) -> Iterable[Cache]:
-        call = self.calls[0]
-        for name, value in (*(("", value) for value in call.args), *call.named.items()):
-            if isinstance(value, Cache):
-                yield value
-            elif name in CACHE_NAMES and value is not None:
+    def _check_names(self) -> None:
+        for name in CACHE_NAMES & self.calls[0].named.keys():
+            value = self.calls[0].named[name]
+            if value is not None and not isinstance(value, Cache):
                 message = f"the layers are given a {type(value).__name__} as `{name}`, whose slots cannot be told apart"
                 raise CompileError("cache-mismatch", message, help="give a DynamicCache or a StaticCache, or no cache")
-
-    def arguments(self, layer: int, position: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return what an execution is called with beside the hidden state.
-
-        Args:
-            layer: from 0.
-            position: of the execution, from 0.
-        """
-        call = self.calls[layer]
-        if not self.has_cache:
-            return call.args, call.named
-        slot, writes = self.slots.places[position], self.slots.writes[position]
-        args, named = call.args, call.named
-        if args:
-            args = tuple([SlotView(value, slot, writes) if isinstance(value, Cache) else value for value in args])
-        for name, value in named.items():
-            if isinstance(value, Cache):
-                named = {**named, name: SlotView(value, slot, writes)}
-        return args, named
 
     def execute(self, module: nn.Module, layer: int, position: int, hidden: Tensor) -> Tensor:
         """Run a layer as one execution, with what the model's loop passed to this layer.
@@ -131,7 +121,14 @@ class Run:
             position: of the execution, from 0.
             hidden: [batch, tokens, width].
         """
-        args, named = self.arguments(layer, position)
+        call = self.calls[layer]
+        args, named = call.args, call.named
+        for key, cache in call.caches:  # our own: the call copies what it is given
+            view = SlotView(cache, self.slots.places[position], self.slots.writes[position])
+            if isinstance(key, str):
+                named[key] = view
+            else:
+                args = (*args[:key], view, *args[key + 1 :])
         if getattr(module, "gradient_checkpointing", False) and not hidden.requires_grad and _is_reentrant(module):
             hidden = hidden.detach().requires_grad_()  # after a stopgrad: otherwise the layer would get no gradient
         output = module(hidden, *args, **named)
@@ -208,6 +205,8 @@ class Step(nn.Module):
             position: of the execution, from 0.
         """
         return run.execute(self.layer, self.index, position, hidden)
+
+    __call__ = forward  # it has no hooks: those are the layer's, which is called as a module
 
 
 #: The forward that runs in this thread, which the model's list of layers asks for.

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin, EncoderDecoderCache
 
@@ -23,6 +24,10 @@ CachePolicy = Literal["per_execution", "last_visit"]
 
 #: The attribute of a cache that says which route its slots are for.
 MARK = "_slots_of_route"
+
+
+#: What cannot be changed in place.
+_PLAIN = (bool, int, float, str, type(None), torch.dtype, torch.device)
 
 
 @dataclass(frozen=True)
@@ -111,8 +116,14 @@ def give_slots(cache: Cache, slots: Slots) -> None:
         if any(_is_filled(layer) for layer in cache.layers):
             raise _mismatch(f"was filled without the route, and has {N} slots, one for each layer", E)
         if not slots.is_one_a_layer:
-            cache.layers = [copy.deepcopy(cache.layers[layer - 1]) for layer in slots.layers]
+            cache.layers = [_twin(cache.layers[layer - 1]) for layer in slots.layers]
     setattr(cache, MARK, slots.mark)
+
+
+def _twin(layer: Any) -> Any:
+    """Return a copy of an empty slot. Most hold nothing that two of them could share."""
+    plain = all(isinstance(value, _PLAIN) for value in vars(layer).values())
+    return copy.copy(layer) if plain else copy.deepcopy(layer)
 
 
 def _mismatch(what: str, needed: int) -> CompileError:
