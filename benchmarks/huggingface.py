@@ -72,6 +72,13 @@ def unrolled(model: LlamaForCausalLM, route: dg.Route) -> LlamaForCausalLM:
     return twin
 
 
+def with_parameters_of(twin: Any, model: Any) -> Any:
+    """Let a model hold another one's parameters: then two runs differ in their code, and not in where weights lie."""
+    for (name, _), own in zip(list(twin.named_parameters()), model.parameters(), strict=True):
+        twin.get_parameter(name).data = own.data
+    return twin
+
+
 def size(model: torch.nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
@@ -85,38 +92,40 @@ def report(title: str, against: list[float], noise: list[float]) -> None:
 
 
 def recomputing(rounds: int) -> None:
-    model = tiny(width=256)
-    dg.hf.reroute(model, ROUTE)
-    prompt = torch.randint(512, (1, 256))
-    cached, anew = generate(model, 256), generate(model, 256, use_cache=False)
-    assert torch.equal(cached(prompt), anew(prompt))
-    against, noise = ratios(call, cached, anew, prompt, rounds)
-    report("256 tokens up to length 512: anew for each token / with a cache", against, noise)
+    for width, start in ((64, 512), (256, 256), (256, 512)):
+        model = tiny(width=width)
+        dg.hf.reroute(model, ROUTE)
+        prompt = torch.randint(512, (1, start))
+        cached, anew = generate(model, 256), generate(model, 256, use_cache=False)
+        assert torch.equal(cached(prompt), anew(prompt))
+        against, noise = ratios(call, cached, anew, prompt, rounds)
+        report(f"d={width}, 256 tokens behind {start}: anew for each token / with a cache", against, noise)
 
 
 def copies(rounds: int) -> None:
-    model = tiny(width=256)
-    twin = unrolled(model, dg.route(ROUTE, N=4))
-    dg.hf.reroute(model, ROUTE)
-    print(f"{ROUTE}: layers of {layer_size(model):,} parameters, of copies {layer_size(twin):,}")
-    prompt = torch.randint(512, (1, 64))
-    with torch.no_grad():
-        assert torch.equal(model(prompt, use_cache=False).logits, twin(prompt, use_cache=False).logits)
-    one, other = generate(twin, 64), generate(model, 64)
-    assert torch.equal(one(prompt), other(prompt))
-    report("64 tokens behind a prompt of 64: routed / copies", *ratios(call, one, other, prompt, rounds))
-    long = torch.randint(512, (1, 512))
-    report("forward of 512: routed / copies", *ratios(call, twin, model, long, rounds))
-    for each in (twin, model):
-        each.train()
-    report("forward and backward of 512: routed / copies", *ratios(step_of_training, twin, model, long, rounds))
+    for width in (64, 256, 512):
+        model = tiny(width=width)
+        twin = unrolled(model, dg.route(ROUTE, N=4))
+        dg.hf.reroute(model, ROUTE)
+        print(f"d={width}, {ROUTE}: layers of {layer_size(model):,} parameters, of copies {layer_size(twin):,}")
+        prompt = torch.randint(512, (1, 64))
+        with torch.no_grad():
+            assert torch.equal(model(prompt, use_cache=False).logits, twin(prompt, use_cache=False).logits)
+        one, other = generate(twin, 64), generate(model, 64)
+        assert torch.equal(one(prompt), other(prompt))
+        report(f"d={width}, 64 tokens behind 64: routed / copies", *ratios(call, one, other, prompt, rounds))
+        long = torch.randint(512, (1, 512))
+        report(f"d={width}, forward of 512: routed / copies", *ratios(call, twin, model, long, rounds))
+        for each in (twin, model):
+            each.train()
+        title = f"d={width}, forward and backward of 512: routed / copies"
+        report(title, *ratios(step_of_training, twin, model, long, rounds))
 
 
 def identity(rounds: int) -> None:
     for width, layers in ((64, 4), (256, 12)):
         model = tiny(layers, width)
-        routed = copy.deepcopy(model)
-        dg.hf.reroute(routed, "...")
+        routed = dg.hf.reroute(with_parameters_of(tiny(layers, width), model), "...")
         for length in (1, 64, 512):
             tokens = torch.randint(512, (1, length))
             with torch.no_grad():
